@@ -1,0 +1,1 @@
+//! hermesctl as a library, so that tests build the same code.

@@ -1,0 +1,1 @@
+//! Internal status to protobuf.

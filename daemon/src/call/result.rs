@@ -1,0 +1,1 @@
+//! Outcome to the answer a client gets.

@@ -1,0 +1,1 @@
+//! Pure: when a call may be repeated.

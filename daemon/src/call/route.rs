@@ -1,0 +1,1 @@
+//! Exposed name to server and tool.

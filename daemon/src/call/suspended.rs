@@ -1,0 +1,1 @@
+//! Calls whose server waits for its client.

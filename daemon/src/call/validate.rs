@@ -1,0 +1,1 @@
+//! Arguments against the tool's schema.

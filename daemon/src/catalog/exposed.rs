@@ -1,0 +1,1 @@
+//! Pure: exposed names, unique and independent of start order.

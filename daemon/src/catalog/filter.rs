@@ -1,0 +1,1 @@
+//! Pure: include and exclude.

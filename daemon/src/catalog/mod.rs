@@ -1,0 +1,8 @@
+//! What clients see: exposed names, schemas, filters, the published snapshot.
+
+pub mod exposed;
+pub mod filter;
+pub mod persisted;
+pub mod reconcile;
+pub mod schema;
+pub mod snapshot;

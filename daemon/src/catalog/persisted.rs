@@ -1,0 +1,1 @@
+//! The last known catalogue on disk.

@@ -1,0 +1,1 @@
+//! The task that turns listings into the published catalogue.

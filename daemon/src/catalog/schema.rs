@@ -1,0 +1,1 @@
+//! Pure: repairs of input schemas that model APIs need.

@@ -1,0 +1,1 @@
+//! The immutable catalogue that sessions read.

@@ -1,0 +1,1 @@
+//! Raw file to `Config`, all errors at once.

@@ -1,0 +1,1 @@
+//! Pure: old and new configuration to a plan.

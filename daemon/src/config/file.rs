@@ -1,0 +1,1 @@
+//! The YAML file as written: documents, lines, scalars in their spelling.

@@ -1,0 +1,1 @@
+//! Pure: `${VAR}` and `${VAR:-default}` in values.

@@ -1,0 +1,1 @@
+//! Says when the file may have changed.

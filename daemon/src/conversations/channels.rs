@@ -1,0 +1,1 @@
+//! Channels a message could go to.

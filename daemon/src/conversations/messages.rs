@@ -1,0 +1,1 @@
+//! Messages of a conversation as clients see them.

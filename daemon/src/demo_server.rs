@@ -1,0 +1,2 @@
+//! Demo server.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The protocol revisions and what changes between them.

@@ -1,0 +1,1 @@
+//! Ids: the client's raw form and our own.

@@ -1,0 +1,5 @@
+//! JSON-RPC envelope work: typed ids, splices, protocol eras. Pure.
+
+pub mod era;
+pub mod ids;
+pub mod splice;

@@ -1,0 +1,26 @@
+//! hermesd: one long-running daemon per user that owns every MCP server on a person's machine.
+//!
+//! Start at `boot`, which knows everybody; ARCHITECTURE.md has the path of a call, who owns what,
+//! and the import arrows that `tests/e2e/boundaries.rs` checks.
+
+pub mod admin;
+pub mod boot;
+pub mod call;
+pub mod catalog;
+pub mod config;
+pub mod conversations;
+pub mod guard;
+pub mod http;
+pub mod jsonrpc;
+pub mod names;
+pub mod paths;
+pub mod policy;
+pub mod redact;
+pub mod sampling;
+pub mod secret;
+pub mod server;
+pub mod session;
+pub mod shutdown;
+pub mod store;
+pub mod tasks;
+pub mod telemetry;

@@ -1,0 +1,1 @@
+//! Folders and files of one home, made private to the user.

@@ -1,0 +1,1 @@
+//! Pure: token buckets and quotas.

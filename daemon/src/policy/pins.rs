@@ -1,0 +1,1 @@
+//! Pure: pinned digests of model-visible texts.

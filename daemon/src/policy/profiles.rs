@@ -1,0 +1,1 @@
+//! Pure: which servers and tools a profile shows.

@@ -1,0 +1,1 @@
+//! Pure: injection scan of model-visible texts.

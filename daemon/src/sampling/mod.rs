@@ -1,0 +1,1 @@
+//! Answers servers' sampling requests with an OpenAI-compatible provider.

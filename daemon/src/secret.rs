@@ -1,0 +1,112 @@
+//! Values that must never be printed, and the set of all that the daemon knows.
+//!
+//! Pure. [`Secret`] shows nothing in `Debug` and has no `Display`; [`KnownSecrets`] is what the
+//! redactor masks by exact value. May not touch: files, logs.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// A value that shows itself only through [`Secret::expose`].
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps `value`.
+    pub fn new(value: impl Into<Arc<str>>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value; for the place that needs it (an environment, a header) and no other.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[SECRET]")
+    }
+}
+
+/// Whether a variable, env or header name says that its value is a secret
+/// (product: key, token, secret, pass, pat, auth, cred).
+pub fn name_says_secret(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    if ["key", "token", "secret", "passw", "passphrase", "auth", "cred"].iter().any(|word| lower.contains(word)) {
+        return true;
+    }
+    // `pat` and `pass` only as words of their own: PATH, PATTERN and BYPASS are none.
+    lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "pat" || word == "pass")
+}
+
+/// Whether a value under a secret-sounding name is worth masking: at least 8 characters and no
+/// path, boolean or number.
+pub fn value_is_secret(value: &str) -> bool {
+    let is_path = value.starts_with('/') || value.starts_with("~/") || value.starts_with("./");
+    let is_number = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | '_'));
+    value.chars().count() >= 8 && !is_path && !is_number && !matches!(value, "disabled")
+}
+
+/// Every exact value to mask.
+#[derive(Clone, Default)]
+pub struct KnownSecrets {
+    values: BTreeSet<Secret>,
+}
+
+impl fmt::Debug for KnownSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KnownSecrets({})", self.values.len())
+    }
+}
+
+impl KnownSecrets {
+    /// Notes `value` if `name` says it is a secret and the value is worth masking.
+    pub fn note(&mut self, name: &str, value: &str) {
+        if name_says_secret(name) && value_is_secret(value) {
+            self.values.insert(Secret::new(value));
+        }
+    }
+
+    /// Notes a value that is known to be a secret, whatever its name.
+    pub fn insert(&mut self, value: Secret) {
+        if !value.expose().is_empty() {
+            self.values.insert(value);
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        self.values.extend(other.values.iter().cloned());
+    }
+
+    /// Longest first, so that a secret that contains another is masked whole.
+    pub fn longest_first(&self) -> Vec<Secret> {
+        let mut all: Vec<Secret> = self.values.iter().cloned().collect();
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_say_secret_and_names_that_only_look_like_it() {
+        for name in ["GITHUB_TOKEN", "api-key", "Authorization", "DB_PASSWORD", "GITHUB_PAT", "MY_PASS", "AWS_CREDENTIALS"] {
+            assert!(name_says_secret(name), "{name}");
+        }
+        for name in ["PATH", "PATTERN", "BYPASS", "LANG", "PASSIVE"] {
+            assert!(!name_says_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_numbers_and_short_values_are_no_secrets() {
+        for value in ["/home/u/key.pem", "true", "12345678901", "short"] {
+            assert!(!value_is_secret(value), "{value}");
+        }
+        assert!(value_is_secret("abcdefgh"));
+    }
+}

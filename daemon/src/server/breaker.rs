@@ -1,0 +1,1 @@
+//! Pure circuit breaker: closed, open, half-open.

@@ -1,0 +1,1 @@
+//! What a child sees: PATH, variables, working folder, resolved command.

@@ -1,0 +1,1 @@
+//! Refusals before the first spawn: shell gate, recursion, spaces in command.

@@ -1,0 +1,1 @@
+//! What the rest of the daemon sees of a server.

@@ -1,0 +1,1 @@
+//! initialize with a fresh server: revision, capabilities.

@@ -1,0 +1,1 @@
+//! Key (shared, session, root) to supervisor.

@@ -1,0 +1,1 @@
+//! Pure: phase, event, now -> phase, actions.

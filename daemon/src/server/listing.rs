@@ -1,0 +1,1 @@
+//! All pages of tools, resources, prompts; repairs item by item.

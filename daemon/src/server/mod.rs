@@ -1,0 +1,15 @@
+//! MCP servers: one supervisor task each, from spawn to proven death.
+
+pub mod breaker;
+pub mod environment;
+pub mod gate;
+pub mod handle;
+pub mod handshake;
+pub mod instances;
+pub mod lifecycle;
+pub mod listing;
+pub mod osv;
+pub mod slots;
+pub mod supervisor;
+pub mod transport;
+pub mod wire;

@@ -1,0 +1,1 @@
+//! Malware check of packages before their first start.

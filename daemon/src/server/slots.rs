@@ -1,0 +1,1 @@
+//! Calls in flight per server, queued fairly between clients.

@@ -1,0 +1,1 @@
+//! The task that owns one server instance's life and death.

@@ -1,0 +1,1 @@
+//! The durable record of own children, and the start-up reaper.

@@ -1,0 +1,4 @@
+//! How bytes reach a server.
+
+pub mod ledger;
+pub mod stdio;

@@ -1,0 +1,1 @@
+//! A child below its guard: spawn, pipes, stop ladder.

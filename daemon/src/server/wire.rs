@@ -1,0 +1,1 @@
+//! One generation's live connection: pending calls, ids, progress, cancellation.

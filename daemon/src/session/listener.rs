@@ -1,0 +1,1 @@
+//! Accepts shims, checks the peer, reads the hello.

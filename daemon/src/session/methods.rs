@@ -1,0 +1,1 @@
+//! Which method is answered where.

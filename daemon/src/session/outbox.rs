@@ -1,0 +1,1 @@
+//! The bounded queue of bytes to one client.

@@ -1,0 +1,1 @@
+//! The opaque resume string.

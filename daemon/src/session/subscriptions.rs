@@ -1,0 +1,1 @@
+//! What one client subscribed to.

@@ -1,0 +1,1 @@
+//! One client's task: reads lines, runs calls, writes answers.

@@ -1,0 +1,1 @@
+//! hermesd.db: migrations and its single writer.

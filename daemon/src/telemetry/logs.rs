@@ -1,0 +1,1 @@
+//! Own log and one per server: rotation, folding, escaping.

@@ -1,0 +1,3 @@
+//! Logs, metrics, traces.
+
+pub mod logs;

@@ -1,0 +1,67 @@
+//! Reads just as much of a JSON-RPC line as is needed to route it; bodies stay raw.
+//!
+//! Pure. Nothing here copies or re-orders a body (design: relayed traffic stays raw).
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The outer members of one JSON-RPC message, borrowed from its line.
+///
+/// Unknown outer members are ignored. A member given twice is an error.
+#[derive(Debug, Deserialize)]
+pub struct Envelope<'a> {
+    /// The id as the peer wrote it, raw.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub id: Option<&'a RawValue>,
+    /// Present in requests and notifications.
+    #[serde(borrow, default)]
+    pub method: Option<Cow<'a, str>>,
+    /// Parameters of a request or notification, raw.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub params: Option<&'a RawValue>,
+    /// Result of a response, raw.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub result: Option<&'a RawValue>,
+    /// Error of a response, raw.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub error: Option<&'a RawValue>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// When the line is not one JSON object, is nested deeper than 128, or repeats an outer member.
+    pub fn parse(line: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+/// Keeps `null` apart from an absent member.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&'a RawValue>::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_not_absence() {
+        let line = br#"{"jsonrpc":"2.0","id":null,"result":null}"#;
+        let envelope = Envelope::parse(line).unwrap();
+        assert_eq!(envelope.id.unwrap().get(), "null");
+        assert_eq!(envelope.result.unwrap().get(), "null");
+        assert!(envelope.params.is_none() && envelope.error.is_none());
+    }
+
+    #[test]
+    fn bodies_and_ids_are_the_bytes_that_came() {
+        let line = br#"{"id":9007199254740993.0,"method":"tools\/call","params":{"b":1.0,"a":[1e3]}}"#;
+        let envelope = Envelope::parse(line).unwrap();
+        assert_eq!(envelope.id.unwrap().get(), "9007199254740993.0");
+        assert_eq!(envelope.params.unwrap().get(), r#"{"b":1.0,"a":[1e3]}"#);
+        assert_eq!(envelope.method.unwrap(), "tools/call");
+    }
+}
