@@ -1,15 +1,22 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
+pub(crate) mod body;
 pub mod breaker;
 pub mod environment;
 pub mod gate;
 pub mod handle;
 pub mod handshake;
+pub mod health;
 pub mod instances;
+pub mod launch;
 pub mod lifecycle;
 pub mod listing;
 pub mod osv;
+pub mod pages;
+pub(crate) mod refresh;
 pub mod slots;
+pub(crate) mod starting;
+pub mod status;
 pub mod supervisor;
 pub mod transport;
 pub mod wire;
