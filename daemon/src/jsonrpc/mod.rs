@@ -2,4 +2,5 @@
 
 pub mod era;
 pub mod ids;
+pub mod outbound;
 pub mod splice;
