@@ -3,4 +3,5 @@
 pub mod era;
 pub mod ids;
 pub mod outbound;
+pub mod reply;
 pub mod splice;

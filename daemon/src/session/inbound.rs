@@ -3,13 +3,9 @@
 //! Pure. A damaged line is answered and never ends the stream (JSON-RPC 2.0, section 5.1).
 
 use crate::jsonrpc::ids::RequestId;
+use crate::jsonrpc::reply::{INVALID_REQUEST, PARSE_ERROR};
 use hermes_proto::shim::envelope::Envelope;
 use serde_json::value::RawValue;
-
-/// JSON-RPC 2.0 error codes.
-pub const PARSE_ERROR: i32 = -32700;
-/// The JSON is no valid request.
-pub const INVALID_REQUEST: i32 = -32600;
 
 /// Longest batch that is accepted (batches exist in MCP 2025-03-26 only).
 const MAX_BATCH: usize = 256;

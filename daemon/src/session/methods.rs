@@ -3,17 +3,12 @@
 //! List methods are always answered, with an empty list where nothing is there: clients probe
 //! them all, and an error would make some give up the whole session.
 
-use super::outbox::Reply;
 use super::resume::Resumed;
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::era;
+use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
-
-/// JSON-RPC 2.0: the method does not exist.
-pub const METHOD_NOT_FOUND: i32 = -32601;
-/// JSON-RPC 2.0: the params are not usable.
-pub const INVALID_PARAMS: i32 = -32602;
 
 /// What a client has told about itself.
 #[derive(Debug, Default)]
@@ -77,14 +72,14 @@ pub fn route(method: &str, params: Option<Box<RawValue>>, state: &mut Negotiated
         "logging/setLevel" => set_level(params_raw, state),
         _ if state.revision.is_none() => {
             let text = format!("`{method}` before `initialize`; send initialize first");
-            Route::Now(error(super::inbound::INVALID_REQUEST, &text))
+            Route::Now(Reply::error(INVALID_REQUEST, &text))
         }
         "tools/list" => Route::Now(Reply::Result(view.list().to_owned())),
         "tools/call" => call(params),
         "resources/list" => Route::Now(list("resources")),
         "resources/templates/list" => Route::Now(list("resourceTemplates")),
         "prompts/list" => Route::Now(list("prompts")),
-        _ => Route::Now(error(METHOD_NOT_FOUND, &format!("hermesd does not know the method `{method}`"))),
+        _ => Route::Now(Reply::error(METHOD_NOT_FOUND, &format!("hermesd does not know the method `{method}`"))),
     }
 }
 
@@ -122,18 +117,18 @@ fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
             state.log_level = Some(level.into_owned());
             Route::LevelSet(empty())
         }
-        _ => Route::Now(error(INVALID_PARAMS, &format!("level must be one of {}", LEVELS.join(", ")))),
+        _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("level must be one of {}", LEVELS.join(", ")))),
     }
 }
 
 fn call(params: Option<Box<RawValue>>) -> Route {
     let Some(params) = params else {
-        return Route::Now(error(INVALID_PARAMS, "tools/call needs params with a name"));
+        return Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name"));
     };
     let name = Members::parse(&params).ok().and_then(|m| m.text("name").map(std::borrow::Cow::into_owned));
     match name {
         Some(name) => Route::Call(name, params),
-        None => Route::Now(error(INVALID_PARAMS, "tools/call needs params.name, a string")),
+        None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params.name, a string")),
     }
 }
 
@@ -145,13 +140,6 @@ fn list(key: &str) -> Reply {
     let mut result = ObjectWriter::default();
     result.member(key, "[]");
     Reply::Result(result.finish())
-}
-
-/// A JSON-RPC error with a text for a person.
-pub fn error(code: i32, message: &str) -> Reply {
-    let mut error = ObjectWriter::default();
-    error.member("code", &code.to_string()).string("message", message);
-    Reply::Error(error.finish())
 }
 
 #[cfg(test)]

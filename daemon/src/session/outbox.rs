@@ -5,7 +5,6 @@
 //! the only one that writes. Lines are whole; their order is the order of the pushes.
 
 use crate::jsonrpc::outbound::Outbound;
-use serde_json::value::RawValue;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -27,31 +26,6 @@ struct Queue {
     lines: Outbound,
     dropped: u64,
     overflowed: bool,
-}
-
-/// The outcome of a request, as it goes to a client.
-#[derive(Debug)]
-pub enum Reply {
-    /// `result`.
-    Result(Box<RawValue>),
-    /// `error`.
-    Error(Box<RawValue>),
-}
-
-impl Reply {
-    /// The whole response; begins with `{"jsonrpc":"2.0","id":`, so that the shim finds the id
-    /// without parsing.
-    pub fn line(&self, raw_id: &str) -> Vec<u8> {
-        let (key, body) = match self {
-            Self::Result(body) => (",\"result\":", body.get()),
-            Self::Error(body) => (",\"error\":", body.get()),
-        };
-        let mut line = Vec::with_capacity(raw_id.len() + body.len() + 40);
-        for part in ["{\"jsonrpc\":\"2.0\",\"id\":", raw_id, key, body, "}"] {
-            line.extend_from_slice(part.as_bytes());
-        }
-        line
-    }
 }
 
 impl Outbox {
@@ -133,11 +107,5 @@ mod tests {
         assert!(!outbox.overflowed());
         outbox.answer(b"one too many".to_vec());
         assert!(outbox.overflowed());
-    }
-
-    #[test]
-    fn the_id_follows_the_fixed_prefix() {
-        let reply = Reply::Result(RawValue::from_string("{}".into()).unwrap());
-        assert_eq!(reply.line("\"a\""), br#"{"jsonrpc":"2.0","id":"a","result":{}}"#);
     }
 }

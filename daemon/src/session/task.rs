@@ -8,12 +8,13 @@ use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
-use super::outbox::{HARD_LIMIT, Outbox, Reply};
+use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
 use super::Shared;
 use crate::call::{Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
+use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ProfileName;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -212,7 +213,7 @@ impl Session {
                 None => break,
                 Some(Line::Oversized { bytes }) => {
                     let text = format!("the line has {bytes} bytes; the limit is {DEFAULT_MAX_LINE}");
-                    self.outbox.answer(methods::error(inbound::INVALID_REQUEST, &text).line("null"));
+                    self.outbox.answer(Reply::error(INVALID_REQUEST, &text).line("null"));
                 }
                 Some(Line::Full(line)) if line.len() > LARGE_LINE => {
                     let line = line.to_vec();
@@ -232,7 +233,7 @@ impl Session {
             // hermesd asks clients nothing in this state, so an answer answers nothing.
             Some(ClientMessage::Response { .. }) => {}
             Some(ClientMessage::Invalid { id, code, message }) => {
-                self.answer(&id, &methods::error(code, message), batch);
+                self.answer(&id, &Reply::error(code, message), batch);
             }
             Some(ClientMessage::Batch(items)) => self.batch(items),
         }
@@ -241,7 +242,7 @@ impl Session {
     fn batch(&mut self, items: Vec<ClientMessage>) {
         if !self.state.revision.is_some_and(crate::jsonrpc::era::allows_batches) {
             let text = "batches exist in protocol revision 2025-03-26 only; send one message a line";
-            self.outbox.answer(methods::error(inbound::INVALID_REQUEST, text).line("null"));
+            self.outbox.answer(Reply::error(INVALID_REQUEST, text).line("null"));
             return;
         }
         let wants_answer =
@@ -312,7 +313,7 @@ impl Session {
     fn call(&mut self, id: RequestId, name: String, params: Box<RawValue>, batch: Option<Batch>) {
         if self.cancels.contains_key(id.key()) {
             let text = "a request with this id is still open; ids must not be reused within a session";
-            self.answer(id.raw(), &methods::error(inbound::INVALID_REQUEST, text), batch.as_ref());
+            self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
             return;
         }
         if self.outbox.bytes() > HARD_LIMIT {
