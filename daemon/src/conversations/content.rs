@@ -3,7 +3,10 @@
 //! Pure. Promise: decoding never fails; what cannot be decoded is shown as it is stored.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+/// Largest part, in bytes, that is always looked into.
+const SMALL_PART: usize = 4096;
 /// What a stored JSON content starts with.
 pub(super) const JSON_MARK: &str = "\0json:";
 /// The first text after everything that starts with [`JSON_MARK`]: the upper bound of a range search.
@@ -46,6 +49,20 @@ impl Content {
             Self::Other(value) => super::pyrepr::repr(value),
         }
     }
+}
+
+/// Whether `stored` has any text, without decoding the images in it: a session may hold hundreds of
+/// them, megabytes each, and is counted on every read.
+pub(super) fn has_text(stored: &str) -> bool {
+    let Some(json) = stored.strip_prefix(JSON_MARK) else { return !stored.is_empty() };
+    let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(json) else {
+        return !Content::decode(stored).text().is_empty();
+    };
+    // A large part that never says "text" is no text part, whatever else it is.
+    let worth_a_look = |part: &&RawValue| part.get().len() <= SMALL_PART || part.get().contains("\"text\"");
+    let mut texts = parts.into_iter().filter(worth_a_look).filter_map(|part| text_part(&parse(part.get())?));
+    // Two texts are joined by a line break, so two empty ones are not empty.
+    texts.next().is_some_and(|text| !text.is_empty() || texts.next().is_some())
 }
 
 /// The text of a `text` part; other parts have none.
@@ -138,12 +155,42 @@ mod tests {
     }
 
     #[test]
+    fn looking_for_text_agrees_with_decoding_on_odd_contents() {
+        let image = "A".repeat(2 * SMALL_PART);
+        let odd =
+            ["", "x", "\0json:{broken", "\0json:5", "\0json:\"\"", "\0json:{\"a\":1}", "\0json:[[], null]"];
+        let large = [
+            format!("{JSON_MARK}[{{\"type\":\"image\",\"data\":\"{image}\"}}]"),
+            format!("{JSON_MARK}[{{\"type\":\"text\",\"text\":\"{image}\"}}]"),
+            format!("{JSON_MARK}[{{\"type\":\"text\",\"text\":\"\\ud83d\"}}]"),
+        ];
+        for stored in odd.into_iter().chain(large.iter().map(String::as_str)) {
+            assert_eq!(has_text(stored), !text_of(stored).is_empty(), "{stored}");
+        }
+    }
+
+    #[test]
     fn half_a_surrogate_pair_becomes_the_replacement_character_and_whole_pairs_stay() {
         let stored = r#"json:[{"type":"text","text":"\\ud83d cut \ud83d, whole \ud83c\udf27"}]"#;
         assert_eq!(text_of(&format!("\0{stored}")), "\\ud83d cut \u{FFFD}, whole \u{1F327}");
     }
 
+    fn part() -> impl Strategy<Value = Value> {
+        let texts = prop_oneof![Just(String::new()), "[a字\"]{0,3}", Just("\"text\"".repeat(900))];
+        (prop_oneof![Just("text"), Just("image"), Just("")], texts, any::<bool>()).prop_map(
+            |(kind, text, bare)| {
+                if bare { Value::from(text) } else { serde_json::json!({"type": kind, "text": text}) }
+            },
+        )
+    }
+
     proptest! {
+        #[test]
+        fn looking_for_text_finds_what_decoding_finds(parts in prop::collection::vec(part(), 0..4)) {
+            let stored = format!("{JSON_MARK}{}", Value::from(parts));
+            prop_assert_eq!(has_text(&stored), !text_of(&stored).is_empty());
+        }
+
         #[test]
         fn plain_text_comes_back_unchanged(text in "[^\0].*") {
             prop_assert_eq!(text_of(&text), text);

@@ -25,6 +25,8 @@ mod tools;
 
 #[cfg(test)]
 mod golden_tests;
+#[cfg(test)]
+mod home_tests;
 
 pub use definitions::{Effect, ToolDefinition};
 pub use reply::ToolReply;

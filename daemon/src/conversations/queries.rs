@@ -131,7 +131,7 @@ fn readable(snapshot: &Snapshot<'_>, session_id: &str, limit: usize) -> rusqlite
     let mut rows = statement.query(params![session_id, content::JSON_MARK, content::JSON_MARK_END])?;
     let mut tail = Tail::new(limit);
     while let Some(row) = rows.next()? {
-        let has_text = text(row, 1)?.is_none_or(|json| !Content::decode(&json).text().is_empty());
+        let has_text = text(row, 1)?.is_none_or(|json| content::has_text(&json));
         if has_text {
             tail.push(row.get(0)?);
         }

@@ -25,6 +25,9 @@ const EVENT_LIMIT: Range = Range { default: 20, min: 1, max: 200 };
 const CURSOR: Range = Range { default: 0, min: 0, max: 1_000_000_000_000_000_000 };
 const WAIT_MS: Range = Range { default: 30_000, min: 0, max: 300_000 };
 
+const DECISIONS: [&str; 3] = ["allow-once", "allow-always", "deny"];
+const LOOK_YOURSELF: &str = "use conversations_list and messages_read to look for new messages";
+
 /// One of the ten tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tool {
@@ -132,11 +135,40 @@ impl Library {
                 given.done().map_err(refused)?;
                 self.channels_list(platform.as_deref())
             }
-            Tool::EventsPoll
-            | Tool::EventsWait
-            | Tool::MessagesSend
-            | Tool::PermissionsListOpen
-            | Tool::PermissionsRespond => Err(not_in_this_build(tool, given)),
+            Tool::EventsPoll => {
+                given.whole("after_cursor", CURSOR);
+                given.optional_text("session_key");
+                given.whole("limit", EVENT_LIMIT);
+                given.done().map_err(refused)?;
+                later(tool, LOOK_YOURSELF)
+            }
+            Tool::EventsWait => {
+                given.whole("after_cursor", CURSOR);
+                given.optional_text("session_key");
+                given.whole("timeout_ms", WAIT_MS);
+                given.done().map_err(refused)?;
+                later(tool, LOOK_YOURSELF)
+            }
+            Tool::MessagesSend => {
+                let (target, message) = (given.text("target"), given.text("message"));
+                given.done().map_err(refused)?;
+                if target.is_empty() || message.is_empty() {
+                    return Err(Refusal::NothingToSend);
+                }
+                later(tool, "ask the user to send the message")
+            }
+            Tool::PermissionsListOpen => {
+                given.done().map_err(refused)?;
+                later(tool, "ask the user to look where Hermes Agent shows its requests")
+            }
+            Tool::PermissionsRespond => {
+                let (_, decision) = (given.text("id"), given.text("decision"));
+                given.done().map_err(refused)?;
+                if !DECISIONS.contains(&decision.as_str()) {
+                    return Err(Refusal::NoDecision { decision });
+                }
+                later(tool, "ask the user to answer where the request was shown")
+            }
         }
     }
 
@@ -258,38 +290,7 @@ fn count(limit: i64) -> usize {
     usize::try_from(limit).unwrap_or(0)
 }
 
-/// Refuses a tool that is listed but not built: wrong arguments first, as if it were.
-fn not_in_this_build(tool: Tool, mut given: Arguments) -> Refusal {
-    let mut mistake = None;
-    let instead = match tool {
-        Tool::EventsPoll | Tool::EventsWait => {
-            given.whole("after_cursor", CURSOR);
-            given.optional_text("session_key");
-            let last =
-                if tool == Tool::EventsPoll { ("limit", EVENT_LIMIT) } else { ("timeout_ms", WAIT_MS) };
-            given.whole(last.0, last.1);
-            "use conversations_list and messages_read to look for new messages"
-        }
-        Tool::MessagesSend => {
-            let (target, message) = (given.text("target"), given.text("message"));
-            mistake = (target.is_empty() || message.is_empty()).then_some(Refusal::NothingToSend);
-            "ask the user to send the message"
-        }
-        Tool::PermissionsRespond => {
-            let (_, decision) = (given.text("id"), given.text("decision"));
-            mistake = (!["allow-once", "allow-always", "deny"].contains(&decision.as_str()))
-                .then_some(Refusal::NoDecision { decision });
-            "ask the user to answer where the request was shown"
-        }
-        Tool::PermissionsListOpen => "ask the user to look where Hermes Agent shows its requests",
-        Tool::ConversationsList
-        | Tool::ConversationGet
-        | Tool::MessagesRead
-        | Tool::AttachmentsFetch
-        | Tool::ChannelsList => unreachable!("answered by Library::answer"),
-    };
-    match given.done() {
-        Err(error) => Refusal::Arguments { tool: tool.name(), error },
-        Ok(()) => mistake.unwrap_or(Refusal::NotInThisBuild { tool: tool.name(), instead }),
-    }
+/// Refuses a tool that is listed but not built, once its arguments were found right.
+fn later(tool: Tool, instead: &'static str) -> Result<Value, Refusal> {
+    Err(Refusal::NotInThisBuild { tool: tool.name(), instead })
 }
