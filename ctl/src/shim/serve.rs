@@ -308,12 +308,12 @@ impl Shim<'_> {
         {
             self.read_daemon();
         }
-        self.flush_daemon();
         if !ready.parent.is_empty() || (self.parent.fd().is_none() && self.parent.ended()) {
             // Its pipes are still open, so someone may read the answers; nobody will ask more.
             self.parent.forget();
             self.pump.client_ended();
         }
+        self.flush_daemon();
     }
 
     fn read_client(&mut self) {
