@@ -5,8 +5,22 @@
 #![cfg(target_os = "linux")] // the census reads /proc
 #![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
 
+mod admin;
 mod boundaries;
+mod child;
+mod config;
+mod conversations;
+mod death;
 mod fake_server;
+mod framing;
+mod hostile;
+mod leftovers;
+mod listing;
+mod progress;
+mod relay;
+mod schema;
+mod shim;
+mod single;
 
 use hermes_tests::World;
 

@@ -15,6 +15,7 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Where the binaries under test are.
@@ -36,6 +37,7 @@ pub struct World {
     servers: BTreeMap<String, Vec<String>>,
     top: String,
     env: BTreeMap<String, String>,
+    launches: AtomicUsize,
 }
 
 impl World {
@@ -45,7 +47,14 @@ impl World {
         for name in ["home", "user"] {
             fs::create_dir(dir.path().join(name)).expect("the folder is new");
         }
-        Self { dir, bins, servers: BTreeMap::new(), top: String::new(), env: BTreeMap::new() }
+        Self {
+            dir,
+            bins,
+            servers: BTreeMap::new(),
+            top: String::new(),
+            env: BTreeMap::new(),
+            launches: AtomicUsize::new(0),
+        }
     }
 
     /// Adds a fake server; keep the name free of YAML syntax.
@@ -164,17 +173,22 @@ impl World {
         command
     }
 
-    /// Starts the daemon without waiting for it; its output goes to `daemon.err` in the folder.
+    /// Starts the daemon without waiting for it; its output goes to a file in the folder.
     pub fn launch(&self) -> Daemon {
         self.launch_with(&[])
     }
 
     /// As [`launch`](Self::launch), with arguments.
     pub fn launch_with(&self, args: &[&str]) -> Daemon {
-        let log = self.path().join("daemon.err");
+        self.launch_command(self.command(&self.bins.hermesd).args(args))
+    }
+
+    /// Starts any command as the daemon.
+    pub fn launch_command(&self, command: &mut Command) -> Daemon {
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        let log = self.path().join(format!("daemon-{number}.err"));
         let file = File::options().append(true).create(true).open(&log).expect("the folder is ours");
-        let mut command = self.command(&self.bins.hermesd);
-        command.args(args).stdin(Stdio::null()).stderr(file.try_clone().expect("an open file")).stdout(file);
+        command.stdin(Stdio::null()).stderr(file.try_clone().expect("an open file")).stdout(file);
         let child = command.spawn().expect("the daemon was built with this test");
         Daemon { child, ended: None, log }
     }
@@ -293,10 +307,12 @@ impl Drop for World {
         if !left.is_empty() && !std::thread::panicking() {
             panic!("left behind: {left:#?}");
         }
-        if std::thread::panicking() {
-            let log = fs::read_to_string(self.path().join("daemon.err")).unwrap_or_default();
-            let from = log.len().saturating_sub(4000);
-            println!("daemon said: …{}", String::from_utf8_lossy(&log.as_bytes()[from..]));
+        for number in 0..self.launches.load(Ordering::Relaxed) {
+            if std::thread::panicking() {
+                let log = fs::read(self.path().join(format!("daemon-{number}.err"))).unwrap_or_default();
+                let tail = &log[log.len().saturating_sub(4000)..];
+                println!("daemon {number} said: …{}", String::from_utf8_lossy(tail));
+            }
         }
     }
 }
