@@ -316,6 +316,24 @@ async fn a_folder_that_cannot_hold_the_shm_file_is_read_with_its_wal_and_followe
 }
 
 #[tokio::test]
+async fn what_a_crashed_writer_left_half_done_is_not_shown_and_not_undone_in_place() {
+    let busy = home("hermes-home");
+    let writer = writer(busy.path());
+    writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
+    // A tiny cache writes pages of the open transaction into the file: the state after a crash.
+    writer.execute_batch("PRAGMA cache_size = 1; BEGIN; UPDATE messages SET content = 'half done'").unwrap();
+    let crashed = home("hermes-home");
+    for file in ["state.db", "state.db-journal"] {
+        std::fs::write(crashed.path().join(file), std::fs::read(busy.path().join(file)).unwrap()).unwrap();
+    }
+    let raw = std::fs::read(crashed.path().join("state.db")).unwrap();
+    assert!(raw.windows(9).any(|bytes| bytes == b"half done"), "nothing half done is in the file");
+    assert!(last_text(&over(crashed.path())).await.starts_with("第0000行"));
+    assert!(std::fs::read(crashed.path().join("state.db")).unwrap() == raw);
+    assert!(crashed.path().join("state.db-journal").exists());
+}
+
+#[tokio::test]
 async fn odd_files_in_place_of_the_json_files_are_as_good_as_none() {
     let home = home("hermes-home");
     std::fs::remove_file(home.path().join("channel_directory.json")).unwrap();
