@@ -288,9 +288,12 @@ async fn a_locked_database_is_told_as_such_and_serves_again_when_the_lock_is_gon
     assert!(last_text(&conversations).await.starts_with("第0000行"));
 }
 
-/// Stands for a folder that cannot be written: there, too, SQLite cannot have its -shm file.
+/// Stands for a folder that cannot be written, which stops no test run as root: SQLite follows no
+/// link in place of its -shm file, so it can neither make nor open one here either.
 fn without_shm(home: &Path) {
-    std::fs::create_dir(home.join("state.db-shm")).unwrap();
+    std::os::unix::fs::symlink("nowhere", home.join("state.db-shm")).unwrap();
+    let error = super::db::open_live(&home.join("state.db")).unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen));
 }
 
 #[tokio::test]
