@@ -1,4 +1,5 @@
-//! A private copy of a WAL database whose folder cannot hold the -shm file that readers need.
+//! A private copy of a database that cannot be read where it is: its folder cannot hold the -shm
+//! file that readers of a WAL need, or a writer crashed and nobody may undo its half-done changes.
 //!
 //! Owner: the connection that [`open`] returns; the copy has no name any more when it does, so
 //! nothing is left behind, not even after a crash in the middle of a read. Promise: the copy is of
@@ -10,7 +11,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Largest database that is copied, -wal included, in bytes. Reading a larger one needs a folder
+/// What may lie beside a database and belongs to it.
+const COMPANIONS: [&str; 2] = ["-wal", "-journal"];
+/// Largest database that is copied, companions included, in bytes. Reading a larger one needs a folder
 /// that may be written.
 const LARGEST: u64 = 512 * 1024 * 1024;
 
@@ -20,7 +23,7 @@ pub(super) enum CopyError {
     /// It would take too much room.
     #[error("{bytes} bytes are too many to copy (limit {limit}); make its folder writable")]
     TooLarge {
-        /// Size of the database, -wal included.
+        /// Size of the database, companions included.
         bytes: u64,
         /// Largest accepted size.
         limit: u64,
@@ -36,11 +39,11 @@ pub(super) enum CopyError {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Identity, size and time of change of a database and its -wal: equal means unchanged.
+/// Identity, size and time of change of a database and its companions: equal means unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     database: FileState,
-    wal: Option<FileState>,
+    companions: [Option<FileState>; COMPANIONS.len()],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,16 +60,20 @@ impl Fingerprint {
     /// When a file is there but cannot be looked at, or the database is missing.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let database = FileState::of(path)?;
-        let wal = match FileState::of(&wal_of(path)) {
-            Ok(state) => Some(state),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        Ok(Self { database, wal })
+        let mut companions = [None; COMPANIONS.len()];
+        for (found, suffix) in companions.iter_mut().zip(COMPANIONS) {
+            *found = match FileState::of(&beside(path, suffix)) {
+                Ok(state) => Some(state),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(Self { database, companions })
     }
 
     fn bytes(&self) -> u64 {
-        self.database.bytes + self.wal.map_or(0, |wal| wal.bytes)
+        let companions = self.companions.iter().flatten().map(|file| file.bytes);
+        companions.fold(self.database.bytes, u64::saturating_add)
     }
 }
 
@@ -82,10 +89,10 @@ impl FileState {
     }
 }
 
-fn wal_of(path: &Path) -> PathBuf {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    wal.into()
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Copies the database at `path` and opens the copy.
@@ -98,14 +105,18 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Fingerprint), CopyError> 
     }
     let folder = tempfile::Builder::new().prefix("hermesd-").tempdir()?;
     let copy = folder.path().join("state.db");
+    // Closing these descriptors drops every POSIX lock that this process holds on the files. None is
+    // held: SQLite could not open the database, so no connection of ours has it open.
     copy_file(path, &copy)?;
-    if taken.wal.is_some() {
-        copy_file(&wal_of(path), &wal_of(&copy))?;
+    for (found, suffix) in taken.companions.iter().zip(COMPANIONS) {
+        if found.is_some() {
+            copy_file(&beside(path, suffix), &beside(&copy, suffix))?;
+        }
     }
     if Fingerprint::of(path)? != taken {
         return Err(CopyError::Written);
     }
-    // Moves what is in the -wal into the copy, which then is a single file.
+    // Takes in what is in the -wal, undoes what a -journal remembers: the copy is a single file then.
     let writer = Connection::open(&copy)?;
     writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     writer.close().map_err(|(_, error)| error)?;

@@ -192,8 +192,8 @@ pub(super) fn open_live(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether SQLite could not make or use the -shm file that a WAL database needs, as in a folder
-/// that may only be read.
+/// Whether reading needs a change that a reader may not make: a -shm file in a folder that may only
+/// be read, or undoing what a crashed writer left half done.
 fn needs_copy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }

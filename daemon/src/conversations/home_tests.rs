@@ -288,9 +288,12 @@ async fn a_locked_database_is_told_as_such_and_serves_again_when_the_lock_is_gon
     assert!(last_text(&conversations).await.starts_with("第0000行"));
 }
 
-/// Stands for a folder that cannot be written: there, too, SQLite cannot have its -shm file.
+/// Stands for a folder that cannot be written, which stops no test run as root: SQLite follows no
+/// link in place of its -shm file, so it can neither make nor open one here either.
 fn without_shm(home: &Path) {
-    std::fs::create_dir(home.join("state.db-shm")).unwrap();
+    std::os::unix::fs::symlink("nowhere", home.join("state.db-shm")).unwrap();
+    let error = super::db::open_live(&home.join("state.db")).unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen));
 }
 
 #[tokio::test]
@@ -313,6 +316,24 @@ async fn a_folder_that_cannot_hold_the_shm_file_is_read_with_its_wal_and_followe
     say(&writer, "a longer wal");
     copied(frozen.path());
     assert_eq!(last_text(&conversations).await, "a longer wal");
+}
+
+#[tokio::test]
+async fn what_a_crashed_writer_left_half_done_is_not_shown_and_not_undone_in_place() {
+    let busy = home("hermes-home");
+    let writer = writer(busy.path());
+    writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
+    // A tiny cache writes pages of the open transaction into the file: the state after a crash.
+    writer.execute_batch("PRAGMA cache_size = 1; BEGIN; UPDATE messages SET content = 'half done'").unwrap();
+    let crashed = home("hermes-home");
+    for file in ["state.db", "state.db-journal"] {
+        std::fs::write(crashed.path().join(file), std::fs::read(busy.path().join(file)).unwrap()).unwrap();
+    }
+    let raw = std::fs::read(crashed.path().join("state.db")).unwrap();
+    assert!(raw.windows(9).any(|bytes| bytes == b"half done"), "nothing half done is in the file");
+    assert!(last_text(&over(crashed.path())).await.starts_with("第0000行"));
+    assert!(std::fs::read(crashed.path().join("state.db")).unwrap() == raw);
+    assert!(crashed.path().join("state.db-journal").exists());
 }
 
 #[tokio::test]

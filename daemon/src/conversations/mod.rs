@@ -14,6 +14,7 @@ mod content;
 mod copy;
 mod db;
 mod definitions;
+pub mod events;
 mod index;
 mod local_time;
 mod messages;
