@@ -15,6 +15,7 @@ pub mod jsonrpc;
 pub mod names;
 pub mod paths;
 pub mod policy;
+pub mod process;
 pub mod redact;
 pub mod sampling;
 pub mod secret;
