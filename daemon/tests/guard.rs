@@ -267,7 +267,7 @@ async fn a_guard_ignores_signals_and_its_server_shares_no_group_with_the_daemon(
 async fn a_server_sees_descriptors_0_to_2_default_signals_and_exactly_its_environment() {
     let bench = Bench::new();
     let _open = std::fs::File::open("/dev/null").unwrap();
-    let mut what = bench.sh("grep -E '^Sig(Blk|Ign)' /proc/$$/status | tr '\\n\\t' '  '; pwd; exec cat");
+    let mut what = bench.sh("grep -E '^Sig(Blk|Ign)' /proc/$$/status | tr '\\n\\t' '  '; pwd; cat; :");
     what.env.push(("A_SECRET".into(), "s3cret-value".into()));
     let mut child = bench.start(&what).await;
     // Signals 32 and 33 belong to the C library, which refuses to change what this process inherited.
