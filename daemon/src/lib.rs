@@ -18,6 +18,7 @@ pub mod jsonrpc;
 pub mod names;
 pub mod paths;
 pub mod policy;
+pub mod process;
 pub mod redact;
 pub mod reload;
 pub mod sampling;
