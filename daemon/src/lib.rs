@@ -7,6 +7,7 @@ pub mod admin;
 pub mod boot;
 pub mod call;
 pub mod catalog;
+pub mod claim;
 pub mod config;
 pub mod conversations;
 pub mod guard;

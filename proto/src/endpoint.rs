@@ -39,7 +39,9 @@ pub enum EndpointError {
         source: io::Error,
     },
     /// The folder for the sockets is not private to this user.
-    #[error("{path} is not a folder of this user with mode 0700 ({found}); set HERMESD_RUNTIME_DIR to one that is")]
+    #[error(
+        "{path} is not a folder of this user with mode 0700 ({found}); set HERMESD_RUNTIME_DIR to one that is"
+    )]
     NotPrivate {
         /// The folder.
         path: PathBuf,
@@ -47,7 +49,9 @@ pub enum EndpointError {
         found: String,
     },
     /// A socket path would be longer than the system allows.
-    #[error("{path} is {len} bytes long and a socket path may have {MAX_SOCKET_PATH}; set HERMESD_RUNTIME_DIR to a shorter folder")]
+    #[error(
+        "{path} is {len} bytes long and a socket path may have {MAX_SOCKET_PATH}; set HERMESD_RUNTIME_DIR to a shorter folder"
+    )]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -183,7 +187,8 @@ impl Endpoint {
         let set = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let dir = if let Some(dir) = set("HERMESD_RUNTIME_DIR") {
             std::path::absolute(&dir).unwrap_or(dir)
-        } else if let Some(base) = set("XDG_RUNTIME_DIR").filter(|dir| private(dir).is_ok()).or_else(run_user) {
+        } else if let Some(base) = set("XDG_RUNTIME_DIR").filter(|dir| private(dir).is_ok()).or_else(run_user)
+        {
             base.join(home.runtime_name())
         } else {
             home.path().join("run")
@@ -268,6 +273,28 @@ pub fn is_locked(home: &Home) -> bool {
     }
 }
 
+/// Where a client tries to connect, best guess first; never empty.
+///
+/// HERMESD_RUNTIME_DIR, else the folder in `endpoint.json`, then the places of [`Endpoint::choose`].
+/// Unlike [`Found::locate`] this never touches the lock, so that clients which look often cannot
+/// disturb a daemon that is just taking it; connecting is the proof. A stale `endpoint.json` costs
+/// one refused connection.
+///
+/// # Errors
+/// As [`Endpoint::choose`], when there is no other candidate.
+pub fn candidates(home: &Home, env: Lookup<'_>) -> Result<Vec<Endpoint>, EndpointError> {
+    let chosen = Endpoint::choose(home, env);
+    if env("HERMESD_RUNTIME_DIR").is_some_and(|v| !v.is_empty()) {
+        return chosen.map(|endpoint| vec![endpoint]);
+    }
+    match (EndpointFile::read(home).map(|file| Endpoint { dir: file.dir }), chosen) {
+        (Some(said), Ok(chosen)) if said == chosen => Ok(vec![said]),
+        (Some(said), Ok(chosen)) => Ok(vec![said, chosen]),
+        (Some(said), Err(_)) => Ok(vec![said]),
+        (None, chosen) => chosen.map(|endpoint| vec![endpoint]),
+    }
+}
+
 /// Where a client looks for the daemon of `home`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -308,7 +335,10 @@ mod tests {
     #[test]
     fn home_is_flag_then_variable_then_dot_hermes() {
         let env = env_of(&[("HOME", "/nonexistent/u"), ("HERMES_HOME", "  /nonexistent/h ")]);
-        assert_eq!(Home::find(Some(Path::new("/nonexistent/f")), &env).unwrap().path(), Path::new("/nonexistent/f"));
+        assert_eq!(
+            Home::find(Some(Path::new("/nonexistent/f")), &env).unwrap().path(),
+            Path::new("/nonexistent/f")
+        );
         assert_eq!(Home::find(None, &env).unwrap().path(), Path::new("/nonexistent/h"));
         let bare = env_of(&[("HOME", "/nonexistent/u"), ("HERMES_HOME", "  ")]);
         let home = Home::find(None, &bare).unwrap();
