@@ -20,3 +20,6 @@ pub mod status;
 pub mod supervisor;
 pub mod transport;
 pub mod wire;
+
+/// The handles of all configured servers that are to be run, by name.
+pub type Servers = std::collections::BTreeMap<crate::names::ServerName, handle::ServerHandle>;

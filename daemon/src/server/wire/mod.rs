@@ -7,7 +7,7 @@
 //! config, the catalogue.
 
 pub mod inbound;
-pub mod outbound;
+
 pub mod pending;
 pub mod task;
 #[cfg(test)]

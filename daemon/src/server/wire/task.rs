@@ -6,7 +6,7 @@
 //! pool, in their order.
 
 use super::inbound::{self, Body, Inbound};
-use super::outbound::Outbound;
+use crate::jsonrpc::outbound::Outbound;
 use super::pending::{NewEntry, Over, Pending};
 use super::{
     Answer, Delivery, EndReason, Fact, Order, Request, WireError, WireHandle, WireLimits, WireStats,

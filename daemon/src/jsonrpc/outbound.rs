@@ -1,4 +1,4 @@
-//! Lines waiting to be written to one server: whole lines, one writer, never blocking.
+//! Lines waiting to be written to one peer: whole lines, one writer, never blocking.
 //!
 //! Pure but for the `writev` itself. Knows of every line whether its first byte has left.
 
