@@ -341,8 +341,7 @@ fn pypi_spec(spec: &str) -> Option<Package> {
         None => rest,
     };
     let archive = [".whl", ".tar.gz", ".zip", ".py"].iter().any(|end| name.ends_with(end));
-    if name.is_empty()
-        || name.starts_with('.')
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric())
         || archive
         || !matches!(rest.chars().next(), None | Some('=' | '<' | '>' | '!' | '~' | '@'))
     {
