@@ -143,13 +143,15 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                     reloader.reload().await;
                     ready();
                 }
+                Some(Signal::Child) => {
+                    guard::reap_orphans();
+                }
                 Some(Signal::End) | None => break,
             },
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
                 break;
             }
-            () = orphans() => {}
         }
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
