@@ -1,5 +1,6 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
+pub mod base_env;
 pub mod breaker;
 pub mod environment;
 pub mod gate;
@@ -9,6 +10,8 @@ pub mod instances;
 pub mod lifecycle;
 pub mod listing;
 pub mod osv;
+pub mod package;
+pub mod shell_query;
 pub mod slots;
 pub mod supervisor;
 pub mod transport;
