@@ -10,6 +10,7 @@ mod boundaries;
 mod child;
 mod config;
 mod conversations;
+mod crowd;
 mod death;
 mod fake_server;
 mod framing;
