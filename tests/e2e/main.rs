@@ -22,6 +22,7 @@ mod relay;
 mod schema;
 mod shim;
 mod single;
+mod soak;
 
 use hermes_tests::World;
 
