@@ -261,11 +261,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     fn limits(threshold: u32, cooldown: Duration) -> BreakerConfig {
-        BreakerConfig {
-            threshold: NonZeroU32::new(threshold).unwrap(),
-            cooldown,
-            count_tool_errors: false,
-        }
+        BreakerConfig { threshold: NonZeroU32::new(threshold).unwrap(), cooldown, count_tool_errors: false }
     }
 
     fn fail(breaker: &Breaker, now: Instant) {

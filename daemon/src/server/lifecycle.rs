@@ -136,8 +136,6 @@ pub enum StopReason {
     Shutdown,
     /// `HERMES_SAFE_MODE=1`.
     SafeMode,
-    /// Started only to learn its catalogue.
-    CatalogueLearned,
 }
 
 impl fmt::Display for StopReason {
@@ -151,7 +149,6 @@ impl fmt::Display for StopReason {
             Self::Removed => "removed from the configuration",
             Self::Shutdown => "the daemon ends",
             Self::SafeMode => "HERMES_SAFE_MODE is set: no server is started",
-            Self::CatalogueLearned => "catalogue learned; the first call starts it",
         })
     }
 }
@@ -305,7 +302,9 @@ impl Life {
             Phase::BackingOff { until, .. } => Some(*until),
             Phase::Parked { until, .. } | Phase::NeedsAuth { until, .. } => *until,
             Phase::Ready { since } if self.failures > 0 => Some(*since + policy.sustained),
-            Phase::Ready { .. } | Phase::Stopped { .. } | Phase::Starting { .. } | Phase::Stopping { .. } => None,
+            Phase::Ready { .. } | Phase::Stopped { .. } | Phase::Starting { .. } | Phase::Stopping { .. } => {
+                None
+            }
         }
     }
 
@@ -374,7 +373,10 @@ impl Life {
         match &mut self.phase {
             Phase::Ready { .. } | Phase::Starting { .. } => {}
             Phase::Stopping { then, .. } => *then = Then::Start,
-            Phase::BackingOff { .. } | Phase::Parked { .. } | Phase::NeedsAuth { .. } | Phase::Stopped { .. } => {
+            Phase::BackingOff { .. }
+            | Phase::Parked { .. }
+            | Phase::NeedsAuth { .. }
+            | Phase::Stopped { .. } => {
                 self.failures = 0;
                 self.begin(now, policy, actions);
             }
@@ -441,7 +443,9 @@ impl Life {
     fn ended(&mut self, now: Instant, policy: &Policy, actions: &mut Vec<Action>) {
         self.body = Body::None;
         match self.phase {
-            Phase::Stopping { then: Then::Start, .. } | Phase::Starting { .. } => self.begin(now, policy, actions),
+            Phase::Stopping { then: Then::Start, .. } | Phase::Starting { .. } => {
+                self.begin(now, policy, actions)
+            }
             Phase::Stopping { reason, then: Then::Rest } => self.phase = Phase::Stopped { reason },
             // Only the proof of a death that nobody reported: the pipes went with it.
             Phase::Ready { .. } => self.phase = Phase::Stopped { reason: StopReason::NotUsedYet },

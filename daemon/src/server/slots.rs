@@ -267,10 +267,8 @@ mod tests {
     /// Polls each future once, so that it stands in the line.
     async fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
         let mut future = Some(future);
-        std::future::poll_fn(move |cx| {
-            std::task::Poll::Ready(future.take().expect("polled once").poll(cx))
-        })
-        .await
+        std::future::poll_fn(move |cx| std::task::Poll::Ready(future.take().expect("polled once").poll(cx)))
+            .await
     }
 
     #[tokio::test(start_paused = true)]
