@@ -1,10 +1,7 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
-<<<<<<< HEAD
 pub mod base_env;
-=======
 pub(crate) mod body;
->>>>>>> sup
 pub mod breaker;
 pub mod environment;
 pub mod gate;
@@ -16,13 +13,10 @@ pub mod launch;
 pub mod lifecycle;
 pub mod listing;
 pub mod osv;
-<<<<<<< HEAD
 pub mod package;
 pub mod shell_query;
-=======
 pub mod pages;
 pub(crate) mod refresh;
->>>>>>> sup
 pub mod slots;
 pub(crate) mod starting;
 pub mod status;
