@@ -13,7 +13,8 @@ use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
 use crate::session::clients::Clients;
-use crate::telemetry::logs::Logs;
+use crate::server::supervisor;
+use crate::telemetry::server_log::ServerLogs;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
@@ -59,9 +60,9 @@ pub struct Inner {
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Log files.
-    pub logs: Logs,
-    /// Tests a server with the code that runs them.
-    pub diagnose: diagnose::Diagnose,
+    pub logs: ServerLogs,
+    /// What supervisors share, to test a server with the code that runs them.
+    pub test: supervisor::Shared,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -174,7 +175,7 @@ impl Control for Admin {
         self.inner.check_home(&request.home)?;
         let handle = self.inner.handle(&request.server)?;
         let status = handle.status().borrow().clone();
-        let log_file = self.inner.logs.server_file(handle.name().as_str()).display().to_string();
+        let log_file = self.inner.logs.path_of(handle.name()).display().to_string();
         Ok(Response::new(pb::ShowServerResponse {
             server: Some(self.inner.status_of(&handle)),
             detail: Some(convert::detail(&status, log_file, self.inner.mask())),
@@ -292,7 +293,7 @@ impl Control for Admin {
         if !request.server.is_empty() && !known {
             self.inner.handle(&request.server)?;
         }
-        Ok(Response::new(super::diagnose::tail(&self.inner.logs, request, self.inner.shutdown.clone())))
+        Ok(Response::new(super::diagnose::tail(&self.inner.logs, &request, self.inner.shutdown.clone())))
     }
 
     async fn reload(&self, request: Request<pb::ReloadRequest>) -> Answer<pb::ReloadResponse> {

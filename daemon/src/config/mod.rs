@@ -52,6 +52,8 @@ pub struct Config {
     pub findings: Vec<Finding>,
     /// Every secret value that was resolved.
     pub secrets: KnownSecrets,
+    /// Whether the file has a `platforms:` section.
+    pub platforms: bool,
 }
 
 /// What one entry came to.
