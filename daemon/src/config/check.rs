@@ -232,9 +232,10 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
     }
     own_listener(cx, root, &daemon, &mut servers);
     profiles(cx, root, &mut daemon, &servers);
+    let platforms = field("platforms").is_some();
     let Sink { mut findings, secrets } = sink.into_inner();
     sort(&mut findings);
-    Config { file: around.file.to_owned(), servers, daemon, findings, secrets }
+    Config { file: around.file.to_owned(), servers, daemon, findings, secrets, platforms }
 }
 
 fn remarks(cx: Cx<'_>, document: &Document) {

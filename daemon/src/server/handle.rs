@@ -55,6 +55,16 @@ pub enum NotReady {
     },
 }
 
+impl NotReady {
+    /// When the daemon tries again by itself, where it does.
+    pub fn next_step(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { retry_in, .. } => *retry_in,
+            Self::TimedOut { .. } | Self::Stopped { .. } => None,
+        }
+    }
+}
+
 /// Whether a new configuration needs a new process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Apply {

@@ -24,9 +24,9 @@ pub struct Agreed {
     /// The revision both sides use.
     pub revision: &'static str,
     /// `serverInfo.name`; empty: not said.
-    pub server_name: String,
+    pub name: String,
     /// `serverInfo.version`; empty: not said.
-    pub server_version: String,
+    pub version: String,
     /// `capabilities`, raw; an object.
     pub capabilities: Box<RawValue>,
     /// `instructions`.
@@ -89,7 +89,7 @@ fn known_revisions() -> String {
 /// The revision to ask for.
 fn asked(choice: &ProtocolChoice) -> Result<&'static str, HandshakeError> {
     match choice {
-        ProtocolChoice::Auto => Ok(LATEST_INITIALIZE),
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => Ok(LATEST_INITIALIZE),
         ProtocolChoice::Revision(pinned) => era::known(pinned)
             .ok_or_else(|| HandshakeError::UnknownPin { pinned: pinned.clone(), known: known_revisions() }),
     }
@@ -113,7 +113,7 @@ fn read_result(result: &RawValue, asked: &str, choice: &ProtocolChoice) -> Resul
     let members = Members::parse(result).map_err(|_| HandshakeError::NoResult)?;
     let offered = members.text("protocolVersion").ok_or(HandshakeError::NoResult)?;
     let acceptable = match choice {
-        ProtocolChoice::Auto => era::known(&offered),
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => era::known(&offered),
         ProtocolChoice::Revision(pinned) => era::known(&offered).filter(|revision| revision == pinned),
     };
     let revision = acceptable.ok_or_else(|| HandshakeError::Revision {
@@ -127,8 +127,8 @@ fn read_result(result: &RawValue, asked: &str, choice: &ProtocolChoice) -> Resul
     Ok(Agreed {
         era: Era::Initialize,
         revision,
-        server_name: text("name"),
-        server_version: text("version"),
+        name: text("name"),
+        version: text("version"),
         capabilities: capabilities.map_or_else(|| ObjectWriter::default().finish(), ToOwned::to_owned),
         instructions: members.text("instructions").map(std::borrow::Cow::into_owned),
     })
@@ -178,7 +178,7 @@ fn refused(error: &RawValue) -> HandshakeError {
 fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Option<&'static str> {
     match choice {
         ProtocolChoice::Revision(_) => return None,
-        ProtocolChoice::Auto => {}
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => {}
     }
     let (_, message) = read_error(error);
     let data = Members::parse(error).ok().and_then(|m| m.get("data"));
@@ -206,7 +206,7 @@ mod tests {
         for revision in INITIALIZE_REVISIONS {
             let agreed = read_result(&answer(revision), LATEST_INITIALIZE, &ProtocolChoice::Auto).unwrap();
             assert_eq!(agreed.revision, revision);
-            assert_eq!((agreed.server_name.as_str(), agreed.server_version.as_str()), ("s", "2"));
+            assert_eq!((agreed.name.as_str(), agreed.version.as_str()), ("s", "2"));
             assert_eq!(agreed.capabilities.get(), r#"{"tools":{}}"#);
         }
     }

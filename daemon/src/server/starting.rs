@@ -8,6 +8,7 @@ use super::handshake::{self, Agreed, HandshakeError};
 use super::launch::{Ignition, Launched, Launcher};
 use super::lifecycle::Failure;
 use super::listing::{ListKind, Part, has_capability};
+use super::places::{Place, Places};
 use super::pages::{self, ListError};
 use super::status::Reporter;
 use super::wire::{WireError, WireHandle};
@@ -15,13 +16,12 @@ use crate::config::ServerConfig;
 use crate::names::Generation;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Ready to be launched, with a place among the starts that may run at once.
 pub(crate) struct Prepared {
     pub(crate) ignition: Ignition,
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: Place,
 }
 
 /// What the server said about itself, and its tools.
@@ -43,12 +43,12 @@ pub(crate) enum IntroduceError {
 pub(crate) async fn prepare(
     launcher: Arc<dyn Launcher>,
     config: Arc<ServerConfig>,
-    places: Arc<Semaphore>,
+    places: Places,
     report: Reporter,
 ) -> Result<Prepared, Failure> {
     let ignition = launcher.prepare(config, report.clone()).await?;
     let asked = Instant::now();
-    let place = places.acquire_owned().await.expect("the start slots are never closed");
+    let place = places.take().await;
     report.done("start slot", asked.elapsed(), "");
     Ok(Prepared { ignition, place })
 }
@@ -134,6 +134,6 @@ fn handshake_failed(wire: &WireHandle, error: HandshakeError) -> IntroduceError 
 }
 
 fn describe(agreed: &Agreed) -> String {
-    let name = if agreed.server_name.is_empty() { "unnamed" } else { &agreed.server_name };
-    format!("{name} {}, protocol {}", agreed.server_version, agreed.revision)
+    let name = if agreed.name.is_empty() { "unnamed" } else { &agreed.name };
+    format!("{name} {}, protocol {}", agreed.version, agreed.revision)
 }

@@ -8,11 +8,13 @@
 
 use super::body::{Body, EndOrder};
 use super::breaker::{Breaker, WasOpen};
+use super::gate;
 use super::handle::{Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
 use super::health::{self, Ping, Verdict};
 use super::launch::{Launched, Launcher};
 use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
 use super::listing::{ListKind, Listing};
+use super::places::{Place, Places};
 use super::refresh::{Changed, Refresh, Refreshed};
 use super::slots::Slots;
 use super::starting::{self, IntroduceError, Introduced, Prepared};
@@ -23,12 +25,13 @@ use crate::names::{Generation, ServerName};
 use crate::tasks::TaskGroup;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -42,7 +45,7 @@ pub struct Shared {
     /// What runs servers.
     pub launcher: Arc<dyn Launcher>,
     /// Starts that may run at once.
-    pub places: Arc<Semaphore>,
+    pub places: Places,
     /// Every task of every server; its stop signal stops all of them.
     pub tasks: TaskGroup,
     /// Time to end one server, from closing its stdin to proven death. Default 5 s.
@@ -51,6 +54,33 @@ pub struct Shared {
     pub drain_limit: Duration,
     /// Whether servers may be started at all.
     pub starts: Starts,
+}
+
+impl Shared {
+    /// Default budgets and 4 starts at once.
+    pub fn new(launcher: Arc<dyn Launcher>, tasks: TaskGroup, starts: Starts) -> Self {
+        Self {
+            launcher,
+            places: Places::new(4),
+            tasks,
+            stop_budget: Duration::from_secs(5),
+            drain_limit: Duration::from_secs(30),
+            starts,
+        }
+    }
+
+    /// Changes how many servers may start at once.
+    pub fn set_places(&self, total: usize) {
+        self.places.set_total(total);
+    }
+}
+
+/// Whether the daemon's environment allows to start servers (`HERMES_SAFE_MODE`).
+pub fn safe_mode(env: &BTreeMap<String, String>) -> Starts {
+    match gate::safe_mode(env.get("HERMES_SAFE_MODE").map(String::as_str)) {
+        gate::SafeMode::On => Starts::SafeMode,
+        gate::SafeMode::Off => Starts::Allowed,
+    }
 }
 
 /// What is known of a server's catalogue before it was ever started.
@@ -117,7 +147,7 @@ pub struct Supervisor {
     pub(crate) ending: Option<EndOrder>,
     pub(crate) body: Option<Body>,
     /// The place among the starts, held until the introduction is over.
-    pub(crate) place: Option<OwnedSemaphorePermit>,
+    pub(crate) place: Option<Place>,
     /// Budget of the start under way.
     budget: Duration,
     /// The connection broke; this is the reason unless the exit report tells a better one in time.

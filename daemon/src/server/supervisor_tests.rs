@@ -249,7 +249,7 @@ fn rig(script: Script, config: ServerConfig, known: Known) -> Rig {
     });
     let shared = Shared {
         launcher: Arc::new(FakeLauncher(fake.clone())),
-        places: Arc::new(Semaphore::new(4)),
+        places: Places::new(4),
         tasks: TaskGroup::new(),
         stop_budget: Duration::from_secs(5),
         drain_limit: Duration::from_secs(30),
@@ -585,13 +585,13 @@ async fn a_reconnect_closes_the_breaker() {
 async fn waiting_for_a_start_place_is_not_charged_to_the_server() {
     let fake = Fake::new(Script::default());
     let busy = rig(Script::default(), config(), lazy());
-    let places = Arc::new(Semaphore::new(1));
+    let places = Places::new(1);
     let shared = Shared {
         launcher: Arc::new(FakeLauncher(fake.clone())),
         places: places.clone(),
         ..busy.shared.clone()
     };
-    let held = places.acquire_owned().await.unwrap();
+    let held = places.take().await;
     let server = Supervisor::start(Arc::new(config()), Known::Nothing, shared);
     busy.pass(secs(300)).await;
     assert!(matches!(server.status.borrow().phase, Phase::Starting { attempt: 1 }));
