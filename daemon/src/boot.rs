@@ -114,7 +114,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         tasks: groups.servers.clone(),
     };
     let starts = match gate::safe_mode(env.get("HERMES_SAFE_MODE").map(String::as_str)) {
-        SafeMode::On => Starts::Forbidden,
+        SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
     let servers = supervisor::Shared::new(Arc::new(launcher), groups.servers.clone(), starts);

@@ -102,7 +102,7 @@ impl Claim {
                 return Err(running(home, &mut lock));
             }
             // Before the runtime exists: nothing else runs on this thread.
-            rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
+            let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
         }
         lock.set_len(0).map_err(io_at(&path))?;
         lock.write_all(std::process::id().to_string().as_bytes()).map_err(io_at(&path))?;

@@ -8,7 +8,7 @@ use crate::config::{Config, ServerEntry};
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::{ObjectWriter, one_line};
 use crate::names::{ProfileName, ServerName};
-use crate::reload::{Reloader, Reloaded};
+use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
@@ -271,8 +271,9 @@ impl Control for Admin {
                 return Err(self.inner.handle(&request.server).err().unwrap_or_else(|| Status::not_found("gone")));
             }
         };
-        let log_file = self.inner.logs.server_file(&request.server).display().to_string();
-        Ok(Response::new(self.inner.diagnose.test(server, log_file, self.inner.mask.clone()).await))
+        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
+        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
+        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
     }
 
     async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
