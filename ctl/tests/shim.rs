@@ -1,5 +1,7 @@
 //! The real shim process against a scripted daemon on a real socket.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -321,7 +323,10 @@ fn without_a_daemon_each_request_gets_an_error_with_a_hint() {
     for _ in 0..2 {
         client.say(LIST);
         let answer = client.hear();
-        assert!(answer.contains(r#""id":2,"error""#) && answer.contains("hermesctl daemon start"), "{answer}");
+        assert!(
+            answer.contains(r#""id":2,"error""#) && answer.contains("hermesctl daemon start"),
+            "{answer}"
+        );
     }
     home.listen();
     client.say(CALL);

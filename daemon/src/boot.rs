@@ -3,32 +3,53 @@
 //! Start: logs, config, ledger reaper, catalogue, control.sock, mcp.sock, `READY=1`, then servers.
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
-use crate::admin::{diagnose::Diagnose, service};
+use crate::admin::{self, service};
 use crate::call::CallPath;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
-use crate::config::Config;
+use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
+use crate::guard;
 use crate::paths::Paths;
+use crate::redact::Redactor;
 use crate::reload::{ReloadTask, Reloader};
+use crate::secret::KnownSecrets;
 use crate::server::Servers;
+use crate::server::base_env::{Account, BaseEnv};
+use crate::server::gate::{self, SafeMode};
+use crate::server::lifecycle::Starts;
+use crate::server::osv::Osv;
+use crate::server::shell_query;
+use crate::server::spawn::StdioLauncher;
+use crate::server::supervisor::{self, Known};
+use crate::server::transport::ledger::Ledger;
+use crate::server::transport::reaper::{self, GUARD_PATIENCE};
 use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
 use crate::tasks::TaskGroup;
-use crate::{admin, guard};
+use crate::telemetry::logs::{self, Format, LogOptions};
+use crate::telemetry::redact_hook::RedactHook;
+use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use anyhow::Context;
 use clap::Parser;
-use hermes_proto::endpoint::{Endpoint, Home};
+use hermes_proto::endpoint::{self, Endpoint, Home};
+use listenfd::ListenFd;
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long the login shell may take to say what PATH is. Servers do not wait for it.
+const SHELL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Everything `hermesd` does, guards included.
 pub fn main() -> ExitCode {
@@ -40,7 +61,8 @@ pub fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            crate::telemetry::logs::say_at_the_end(&format!("error: {error:#}"));
+            // Before and after the logs there is only stderr; when that is closed nobody can be told.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::from(1)
         }
     }
@@ -65,9 +87,11 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut signals = signals::listen().context("signal handlers")?;
     let claim = Claim::take(&home)?;
     guard::become_subreaper().context("subreaper")?;
-    let paths = Paths::prepare(&home)?;
+    let paths = Paths::of(&home, &|name| std::env::var_os(name))?;
+    paths.prepare()?;
+    let env = environment();
     let redact = RedactHook::new(redact_unknown());
-    let logs = crate::telemetry::logs::init(&paths, redact.clone())?;
+    let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
     reap(&paths).await;
@@ -78,9 +102,22 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
-    let env = environment();
-    let launcher = launcher(&home, &paths, &logs, &env, &groups).await?;
-    let servers = supervisor::Shared::new(launcher.clone(), groups.servers.clone(), supervisor::safe_mode(&env));
+    let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
+    let base = base_env(&home, &env).await;
+    let launcher = StdioLauncher {
+        base: learn_base(base, &groups.inner),
+        secrets,
+        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone()).map(Arc::new).ok(),
+        logs: logs.clone(),
+        ledger: Ledger::new(paths.ledger.clone()),
+        guard_exe: guard::own_exe()?,
+        tasks: groups.servers.clone(),
+    };
+    let starts = match gate::safe_mode(env.get("HERMES_SAFE_MODE").map(String::as_str)) {
+        SafeMode::On => Starts::SafeMode,
+        SafeMode::Off => Starts::Allowed,
+    };
+    let servers = supervisor::Shared::new(Arc::new(launcher), groups.servers.clone(), starts);
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),
@@ -90,11 +127,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(redact.clone(), servers.clone())),
-        known: Box::new(|_| supervisor::Known::Nothing),
+        before: Box::new(before_config(redact.clone(), servers.clone(), secrets_in)),
+        known: Box::new(|_| Known::Nothing),
         groups: BTreeMap::new(),
     };
 
+    // Before the first load, so that no change is missed between the two.
+    let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
     let reconcile = Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
     groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
@@ -127,7 +166,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let shared = Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    watch_config(&home, reloader.clone(), &groups.inner);
+    groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
@@ -143,13 +182,15 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                     reloader.reload().await;
                     ready();
                 }
+                Some(Signal::Child) => {
+                    guard::reap_orphans();
+                }
                 Some(Signal::End) | None => break,
             },
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
                 break;
             }
-            () = orphans() => {}
         }
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -190,19 +231,24 @@ fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
 
 /// What a new configuration changes outside the servers: the secrets that are masked, and how
 /// many servers may start at once.
-fn before_config(redact: RedactHook, servers: supervisor::Shared) -> impl Fn(&Config) + Send {
+fn before_config(
+    redact: RedactHook,
+    servers: supervisor::Shared,
+    secrets: watch::Sender<Arc<KnownSecrets>>,
+) -> impl Fn(&Config) + Send {
     move |config| {
+        secrets.send_replace(Arc::new(config.secrets.clone()));
         let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
         redact.set(move |text| redactor.redact(text).into_owned());
-        servers.set_places(config.daemon.start_concurrency.get() as usize);
+        servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
 }
 
 async fn reap(paths: &Paths) {
     let ledger = paths.ledger.clone();
-    let report = tokio::task::spawn_blocking(move || reaper::reap_leftovers(&ledger, REAP_PATIENCE)).await;
+    let report = tokio::task::spawn_blocking(move || reaper::reap_leftovers(&ledger, GUARD_PATIENCE)).await;
     match report {
-        Ok(report) => report.log(),
+        Ok(report) => log_reaped(&report),
         Err(error) => tracing::error!(%error, "looking for leftovers failed"),
     }
 }
@@ -229,6 +275,63 @@ fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
             Ok(Sockets { endpoint, control, mcp })
         }
         _ => Ok(claim.bind(Endpoint::choose(home, &|name| std::env::var_os(name))?)?),
+    }
+}
+
+fn start_logs(paths: &Paths, env: &BTreeMap<String, String>, redact: &RedactHook) -> anyhow::Result<ServerLogs> {
+    let server_logs = ServerLogs::start(&paths.logs_dir, LogLimits::default(), redact.clone())?;
+    let lookup = |name: &str| env.get(name).cloned();
+    let options = LogOptions {
+        stderr: logs::stderr_from(&lookup),
+        format: Format::Text,
+        filter: logs::filter_from(&lookup),
+    };
+    logs::init(&options, server_logs.own(), redact)?;
+    Ok(server_logs)
+}
+
+async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
+    let (home, vars) = (home.path().to_owned(), env.clone());
+    let gather = move || {
+        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let account = Account::of_this_user();
+        BaseEnv::gather(vars, BTreeMap::new(), account.as_ref(), &home)
+    };
+    tokio::task::spawn_blocking(gather).await.expect("reading the environment does not panic")
+}
+
+/// Publishes the environment at once and again when the login shell and the user manager answered.
+fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
+    let (publish, current) = watch::channel(Arc::new(base.clone()));
+    tasks.spawn(async move {
+        let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
+        let (login_path, manager) = tokio::join!(
+            shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
+            shell_query::manager_env(SHELL_LIMIT),
+        );
+        if login_path.is_none() {
+            tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+        }
+        publish.send_replace(Arc::new(BaseEnv { login_path, manager, ..base }));
+        // Kept, so that readers keep their value.
+        publish.closed().await;
+    });
+    current
+}
+
+fn log_reaped(report: &reaper::ReapReport) {
+    for (server, ended) in &report.ended {
+        tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
+    }
+    if !report.survivors.is_empty() {
+        tracing::error!(pids = ?report.survivors, "processes of an earlier daemon cannot be ended");
+    }
+    tracing::debug!(?report, "looked for leftovers");
+}
+
+async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
+    while changes.changed().await.is_ok() {
+        reloader.reload().await;
     }
 }
 

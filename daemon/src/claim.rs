@@ -6,12 +6,13 @@
 //! others, not even between bind and chmod. May not touch: anything outside the home's state
 //! folder and the runtime folder.
 
-use hermes_proto::endpoint::{self, CONTROL_SOCKET, Endpoint, EndpointError, EndpointFile, Home, MCP_SOCKET};
+use crate::paths::{PathsError, ensure_private};
+use hermes_proto::endpoint::{CONTROL_SOCKET, Endpoint, EndpointError, EndpointFile, Home, MCP_SOCKET};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::umask;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,7 +41,10 @@ pub enum ClaimError {
         /// What is there.
         found: &'static str,
     },
-    /// The folders or paths are not usable.
+    /// A folder is not private to this user.
+    #[error(transparent)]
+    Folder(#[from] PathsError),
+    /// `endpoint.json` cannot be written.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// The system refused.
@@ -82,7 +86,7 @@ impl Claim {
     /// # Errors
     /// [`ClaimError::Running`] with the pid of the daemon that has it.
     pub fn take(home: &Home) -> Result<Self, ClaimError> {
-        private_dir(&home.state_dir())?;
+        ensure_private(&home.state_dir())?;
         let path = home.lock_file();
         let mut options = File::options();
         // O_NOFOLLOW: a symlink planted here must not make us write elsewhere.
@@ -98,7 +102,7 @@ impl Claim {
                 return Err(running(home, &mut lock));
             }
             // Before the runtime exists: nothing else runs on this thread.
-            rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
+            let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 0, tv_nsec: 20_000_000 });
         }
         lock.set_len(0).map_err(io_at(&path))?;
         lock.write_all(std::process::id().to_string().as_bytes()).map_err(io_at(&path))?;
@@ -111,7 +115,7 @@ impl Claim {
     /// # Errors
     /// [`ClaimError`]; nothing stays bound then.
     pub fn bind(&self, endpoint: Endpoint) -> Result<Sockets, ClaimError> {
-        private_dir(&endpoint.dir)?;
+        ensure_private(&endpoint.dir)?;
         let control = bind(&endpoint.dir.join(CONTROL_SOCKET))?;
         let mcp = bind(&endpoint.dir.join(MCP_SOCKET))?;
         self.publish(&endpoint)?;
@@ -171,29 +175,6 @@ fn running(home: &Home, lock: &mut File) -> ClaimError {
     ClaimError::Running { home: home.path().to_owned(), pid, dir }
 }
 
-/// Makes `dir` (0700) if it is missing and checks that it is private to this user.
-///
-/// # Errors
-/// [`EndpointError::NotPrivate`] for symlinks, other owners, wider modes.
-pub fn private_dir(dir: &Path) -> Result<(), ClaimError> {
-    if !dir.exists() {
-        if let Some(parent) = dir.parent() {
-            fs::create_dir_all(parent).map_err(io_at(parent))?;
-        }
-        match fs::DirBuilder::new().mode(0o700).create(dir) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io_at(dir)(error)),
-        }
-    }
-    let meta = fs::symlink_metadata(dir).map_err(io_at(dir))?;
-    // A folder of ours that others may look into is tightened, not refused.
-    if meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw() && meta.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(io_at(dir))?;
-    }
-    Ok(endpoint::private(dir)?)
-}
-
 fn bind(path: &Path) -> Result<UnixListener, ClaimError> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => fs::remove_file(path).map_err(io_at(path))?,
@@ -222,6 +203,7 @@ fn bind(path: &Path) -> Result<UnixListener, ClaimError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn home(dir: &tempfile::TempDir) -> Home {
         Home::find(Some(dir.path()), &|_| None).unwrap()
@@ -262,6 +244,6 @@ mod tests {
         fs::create_dir(&elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, dir.path().join("run")).unwrap();
         let claim = Claim::take(&home(&dir)).unwrap();
-        assert!(matches!(claim.bind(endpoint(&dir)), Err(ClaimError::Endpoint(_))));
+        assert!(matches!(claim.bind(endpoint(&dir)), Err(ClaimError::Folder(PathsError::Symlink { .. }))));
     }
 }

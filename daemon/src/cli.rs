@@ -44,6 +44,6 @@ pub enum ConfigCommand {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    crate::config::values::parse_duration(text)
-        .ok_or_else(|| format!("`{text}` is no duration; write e.g. 90s, 30m or 1h30m"))
+    crate::config::values::duration(text)
+        .map_err(|_| format!("`{text}` is no duration; write e.g. 90s, 30m or 1h30m"))
 }

@@ -6,9 +6,7 @@
 //! May not touch: sockets, sessions.
 
 use crate::catalog::build::Builtin;
-use crate::config::check::{self, Loaded, Sources, State};
-use crate::config::diff::{self, Change};
-use crate::config::{Config, ConversationsMode, Finding, ServerConfig, ServerEntry};
+use crate::config::{self, Change, Config, ConversationsMode, Finding, Loaded, ServerConfig, ServerEntry, Sources, State};
 use crate::conversations::{Conversations, Effect, Platforms};
 use crate::names::ServerName;
 use crate::server::Servers;
@@ -167,7 +165,7 @@ impl ReloadTask {
         let started = Instant::now();
         let (home, env, user_home) = (self.home.clone(), self.env.clone(), self.user_home.clone());
         let loaded = tokio::task::spawn_blocking(move || {
-            check::load(&Sources { home: &home, env: &env, user_home: user_home.as_deref() })
+            config::load(&Sources { home: &home, env: &env, user_home: user_home.as_deref() })
         });
         let Loaded { config, state, .. } = loaded.await.expect("loading a configuration does not panic");
         report(&config);
@@ -194,7 +192,7 @@ impl ReloadTask {
     async fn apply(&mut self, new: Arc<Config>, facts: &Mutex<Facts>) -> Reloaded {
         let old = self.config.borrow().clone();
         (self.before)(&new);
-        let plan = diff::plan(&old, &new);
+        let plan = config::plan(&old, &new);
         let mut handles = Servers::clone(&self.handles.borrow());
         let mut reloaded = Reloaded { unchanged: u32::try_from(plan.unchanged.len()).unwrap_or(u32::MAX), ..Reloaded::default() };
         for name in &plan.removed {
@@ -259,7 +257,7 @@ fn builtins() -> Vec<Builtin> {
     let read_only = |effect| matches!(effect, Effect::Reads);
     Conversations::tools()
         .into_iter()
-        .map(|tool| Builtin { name: tool.name.to_owned(), json: tool.json, read_only: read_only(tool.effect) })
+        .map(|tool| Builtin { name: tool.name.to_string(), json: tool.json, read_only: read_only(tool.effect) })
         .collect()
 }
 

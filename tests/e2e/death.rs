@@ -1,8 +1,8 @@
 //! A dying server: everyone waiting is told at once, it comes back with backoff, nothing is done twice.
 
 use crate::world;
+use hermes_tests::kill;
 use hermes_tests::script::FailStarts;
-use hermes_tests::world::kill;
 use hermes_tests::{SOON, Script, census, holds_for, wait_for};
 use rustix::process::Signal;
 use serde_json::json;

@@ -55,5 +55,5 @@ fn grandchildren_outlive_a_careless_stop() {
     });
     fake.kill_hard();
     assert!(w.processes("f").len() >= 3, "they are deaf to everything but KILL");
-    w.processes("f").iter().for_each(|p| hermes_tests::world::kill(p.pid, rustix::process::Signal::KILL));
+    w.processes("f").iter().for_each(|p| hermes_tests::kill(p.pid, rustix::process::Signal::KILL));
 }

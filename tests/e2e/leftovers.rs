@@ -1,7 +1,7 @@
 //! No process outlives its reason: stop, restart, crash of the daemon, of a guard, of a client.
 
 use crate::world;
-use hermes_tests::world::kill;
+use hermes_tests::kill;
 use hermes_tests::{Fork, SOON, Script, World, holds_for, wait_for};
 use rustix::process::Signal;
 use serde_json::json;

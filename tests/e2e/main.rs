@@ -10,6 +10,7 @@ mod boundaries;
 mod child;
 mod config;
 mod conversations;
+mod crowd;
 mod death;
 mod fake_server;
 mod framing;
@@ -21,6 +22,7 @@ mod relay;
 mod schema;
 mod shim;
 mod single;
+mod soak;
 
 use hermes_tests::World;
 

@@ -137,6 +137,15 @@ impl Server {
             std::hint::spin_loop();
         }
         shared.flood_stderr(script.stderr_first);
+        if script.stderr_bps > 0 {
+            let shared = self.shared.clone();
+            std::thread::spawn(move || {
+                loop {
+                    shared.flood_stderr(shared.script.stderr_bps / 100);
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
         script.banner.iter().for_each(|line| shared.out.raw(format!("{line}\n").as_bytes()));
         self.read_lines();
         shared.log.note("eof", "");

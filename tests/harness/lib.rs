@@ -5,6 +5,7 @@
 
 pub mod census;
 pub mod ctl;
+pub mod daemon;
 pub mod journal;
 pub mod script;
 pub mod shim;
@@ -12,11 +13,12 @@ pub mod wait;
 pub mod world;
 
 pub use ctl::Ran;
+pub use daemon::{Daemon, kill};
 pub use journal::Journal;
 pub use script::{Fork, Framing, Script};
 pub use shim::Shim;
 pub use wait::{SOON, holds_for, wait_for, wait_some};
-pub use world::{Bins, Daemon, World};
+pub use world::{Bins, World};
 
 /// The binaries of this package, built fresh for the test that names them.
 #[macro_export]

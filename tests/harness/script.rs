@@ -115,6 +115,8 @@ pub struct Script {
     pub stderr_first: usize,
     /// Bytes on stderr before each reply.
     pub stderr_each: usize,
+    /// Bytes a second on stderr for its whole life, from a thread of its own.
+    pub stderr_bps: usize,
     /// Goes on after SIGTERM, SIGINT, SIGHUP.
     pub ignore_term: bool,
     /// Goes on after the end of stdin.

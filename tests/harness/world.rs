@@ -5,6 +5,7 @@
 
 use crate::census::{self, Process};
 use crate::ctl::Ran;
+use crate::daemon::{Daemon, kill};
 use crate::journal::Journal;
 use crate::script::Script;
 use crate::shim::Shim;
@@ -14,7 +15,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -312,82 +313,6 @@ impl Drop for World {
                 let log = fs::read(self.path().join(format!("daemon-{number}.err"))).unwrap_or_default();
                 let tail = &log[log.len().saturating_sub(4000)..];
                 println!("daemon {number} said: …{}", String::from_utf8_lossy(tail));
-            }
-        }
-    }
-}
-
-/// Sends a signal; a process that is already gone is fine.
-pub fn kill(pid: i32, signal: rustix::process::Signal) {
-    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-}
-
-/// A running daemon; dropped, it is ended with SIGTERM and waited for.
-#[derive(Debug)]
-pub struct Daemon {
-    child: Child,
-    ended: Option<ExitStatus>,
-    log: PathBuf,
-}
-
-impl Daemon {
-    /// Its pid.
-    pub fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    /// Its exit status, once it has ended.
-    pub fn exited(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_none() {
-            self.ended = self.child.try_wait().expect("a child of this process");
-        }
-        self.ended
-    }
-
-    /// What it wrote to its terminal so far.
-    pub fn output(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        kill(self.pid(), signal);
-    }
-
-    /// Waits for its end.
-    #[track_caller]
-    pub fn wait(&mut self) -> ExitStatus {
-        wait_some("the daemon ends", SOON, || self.exited())
-    }
-
-    /// SIGTERM and wait.
-    #[track_caller]
-    pub fn stop(&mut self) -> ExitStatus {
-        self.signal(rustix::process::Signal::TERM);
-        self.wait()
-    }
-
-    /// `kill -9` and wait.
-    pub fn kill_hard(&mut self) {
-        self.signal(rustix::process::Signal::KILL);
-        self.ended = self.child.wait().ok();
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if self.exited().is_some() {
-            return;
-        }
-        self.signal(rustix::process::Signal::TERM);
-        let start = std::time::Instant::now();
-        while self.exited().is_none() {
-            pause(Duration::from_millis(5));
-            if start.elapsed() > SOON {
-                self.kill_hard();
-                assert!(std::thread::panicking(), "the daemon did not end after SIGTERM");
             }
         }
     }

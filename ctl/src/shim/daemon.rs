@@ -12,14 +12,15 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 /// First argument of the helper that puts a daemon into a session of its own.
 pub const START_DAEMON: &str = "__start-daemon";
 /// What a daemon started by a shim gets of the environment, where it is set.
-const PASSED: [&str; 8] =
-    ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "HERMES_HOME", "HERMESD_RUNTIME_DIR"];
+const PASSED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+/// The only variable of ours that a daemon needs; the home travels as an argument.
+const RUNTIME_DIR: &str = "HERMESD_RUNTIME_DIR";
 /// A daemon nobody uses ends after this long.
 const IDLE_EXIT: &str = "30m";
 
@@ -83,20 +84,37 @@ fn connect_to(endpoint: &Endpoint) -> Result<OwnedFd, ReachError> {
     }
 }
 
+/// When a started daemon ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// After 30 minutes without a client: nobody asked for it by name.
+    WhileUsed,
+    /// Not by itself.
+    UntilStopped,
+}
+
 /// Starts a daemon for `home` and returns without waiting for its socket.
 ///
 /// # Errors
 /// [`ReachError::NoProgram`], [`ReachError::Spawn`].
-pub(crate) fn spawn(home: Option<&Path>) -> Result<(), ReachError> {
+pub fn spawn(home: &Home, lifetime: Lifetime) -> Result<(), ReachError> {
     let program = beside::find("hermesd").ok_or(ReachError::NoProgram)?;
     let failed = |source| ReachError::Spawn { program: program.clone(), source };
     let helper = beside::own_exe().map_err(failed)?;
     let mut command = Command::new(helper);
-    command.arg(START_DAEMON).arg(&program).args(["run", "--idle-exit", IDLE_EXIT]);
-    if let Some(home) = home {
-        command.arg("--home").arg(home);
+    command.arg(START_DAEMON).arg(&program).arg("run");
+    match lifetime {
+        Lifetime::WhileUsed => command.args(["--idle-exit", IDLE_EXIT]),
+        Lifetime::UntilStopped => &mut command,
+    };
+    if !home.is_default() {
+        command.arg("--home").arg(home.path());
     }
     command.env_clear().envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    if let Some(dir) = std::env::var_os(RUNTIME_DIR).filter(|dir| !dir.is_empty()) {
+        // The daemon starts in another folder.
+        command.env(RUNTIME_DIR, std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     let status = command.spawn().and_then(|mut child| child.wait()).map_err(failed)?;
     if status.success() { Ok(()) } else { Err(failed(io::Error::other(status.to_string()))) }

@@ -17,5 +17,5 @@ mod serve;
 mod stdio;
 
 pub use args::{Log, ServeOptions, Spawn, quick};
-pub use daemon::{ReachError, START_DAEMON, start_daemon};
+pub use daemon::{Lifetime, ReachError, START_DAEMON, spawn, start_daemon};
 pub use serve::run;

@@ -5,7 +5,7 @@
 //! their default action: nothing here needs to be put in order.
 
 use super::args::{Log, ServeOptions, Spawn};
-use super::daemon;
+use super::daemon::{self, Lifetime};
 use super::outage::{Cause, HEALTHY, Outage, Step, Waiting};
 use super::parent::Parent;
 use super::pump::{Greeting, Pump};
@@ -207,7 +207,8 @@ impl Shim<'_> {
             self.outage.hopeless(now);
             return;
         }
-        match daemon::spawn(self.options.home.as_deref()) {
+        let Some(home) = &self.home else { return };
+        match daemon::spawn(home, Lifetime::WhileUsed) {
             Ok(()) => self.log("no hermesd was running: started one"),
             Err(error) => {
                 self.trouble = error.to_string();

@@ -2,6 +2,7 @@
 
 use crate::config::{Finding, Severity};
 use crate::server::breaker::{BreakerState, Snapshot};
+use crate::server::diagnose::Diagnosis;
 use crate::server::handle::ServerHandle;
 use crate::server::lifecycle::Phase;
 use crate::server::status::{ServerStatus, StepOutcome};
@@ -152,6 +153,31 @@ pub fn detail(status: &ServerStatus, log_file: String, mask: Mask<'_>) -> pb::Se
                 ..pb::Finding::default()
             })
             .collect(),
+    }
+}
+
+/// What a test of a server found.
+pub fn diagnosis(diagnosis: &Diagnosis, log_file: String, mask: Mask<'_>) -> pb::TestServerResponse {
+    let message = match &diagnosis.outcome {
+        Ok(()) => "ready".to_owned(),
+        Err(error) => mask(&error.to_string()),
+    };
+    let listed = diagnosis.listing.iter().flat_map(|listing| &listing.tools);
+    let tools = listed.map(|item| pb::Tool {
+        server: diagnosis.status.name.to_string(),
+        raw_name: item.name.to_string(),
+        title: item.title.clone().unwrap_or_default(),
+        description: item.description.clone().unwrap_or_default(),
+        input_schema_json: item.input_schema.get().to_owned(),
+        read_only: item.annotations.read_only == Some(true),
+        ..pb::Tool::default()
+    });
+    pb::TestServerResponse {
+        ok: diagnosis.outcome.is_ok(),
+        message,
+        detail: Some(detail(&diagnosis.status, log_file, mask)),
+        tools: tools.collect(),
+        total_ms: millis(diagnosis.total),
     }
 }
 

@@ -24,9 +24,10 @@ const CHUNK: usize = 512;
 
 /// Resident memory of this process in bytes; 0 where the system does not say.
 pub fn rss_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let kib: u64 = line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    kib * 1024
 }
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<pb::LogChunk, Status>> + Send>>;

@@ -8,12 +8,13 @@ use crate::config::{Config, ServerEntry};
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::{ObjectWriter, one_line};
 use crate::names::{ProfileName, ServerName};
-use crate::reload::{Reloader, Reloaded};
+use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
 use crate::session::clients::Clients;
-use crate::telemetry::logs::Logs;
+use crate::server::supervisor;
+use crate::telemetry::server_log::ServerLogs;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
@@ -59,9 +60,9 @@ pub struct Inner {
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Log files.
-    pub logs: Logs,
-    /// Tests a server with the code that runs them.
-    pub diagnose: diagnose::Diagnose,
+    pub logs: ServerLogs,
+    /// What supervisors share, to test a server with the code that runs them.
+    pub test: supervisor::Shared,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -174,7 +175,7 @@ impl Control for Admin {
         self.inner.check_home(&request.home)?;
         let handle = self.inner.handle(&request.server)?;
         let status = handle.status().borrow().clone();
-        let log_file = self.inner.logs.server_file(handle.name().as_str()).display().to_string();
+        let log_file = self.inner.logs.path_of(handle.name()).display().to_string();
         Ok(Response::new(pb::ShowServerResponse {
             server: Some(self.inner.status_of(&handle)),
             detail: Some(convert::detail(&status, log_file, self.inner.mask())),
@@ -270,8 +271,9 @@ impl Control for Admin {
                 return Err(self.inner.handle(&request.server).err().unwrap_or_else(|| Status::not_found("gone")));
             }
         };
-        let log_file = self.inner.logs.server_file(&request.server).display().to_string();
-        Ok(Response::new(self.inner.diagnose.test(server, log_file, self.inner.mask.clone()).await))
+        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
+        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
+        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
     }
 
     async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
@@ -292,7 +294,7 @@ impl Control for Admin {
         if !request.server.is_empty() && !known {
             self.inner.handle(&request.server)?;
         }
-        Ok(Response::new(super::diagnose::tail(&self.inner.logs, request, self.inner.shutdown.clone())))
+        Ok(Response::new(super::diagnose::tail(&self.inner.logs, &request, self.inner.shutdown.clone())))
     }
 
     async fn reload(&self, request: Request<pb::ReloadRequest>) -> Answer<pb::ReloadResponse> {

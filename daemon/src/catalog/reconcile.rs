@@ -30,6 +30,7 @@ pub struct Reconcile {
 impl Reconcile {
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
+        let mut revision = 0;
         loop {
             let servers = self.servers.borrow_and_update().clone();
             let config = self.config.borrow_and_update().clone();
@@ -47,7 +48,9 @@ impl Reconcile {
                 });
             }
             let built = tokio::task::spawn_blocking(move || build::build(&config, &offers, &builtins)).await;
-            self.publish.send_replace(Arc::new(built.expect("building a catalogue does not panic")));
+            let catalog = built.expect("building a catalogue does not panic");
+            revision += 1;
+            self.publish.send_replace(Arc::new(catalog.numbered(revision)));
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = self.servers.changed() => if changed.is_err() { return },
@@ -64,6 +67,8 @@ fn offer(
     listing: &mut watch::Receiver<Option<Arc<crate::server::listing::Listing>>>,
 ) -> Option<Offer> {
     let listing = listing.borrow_and_update().clone()?;
-    let tools = listing.tools.iter().map(|tool| (tool.name.clone(), tool.raw.clone())).collect();
-    Some(Offer { config: handle.config(), tools, notes: listing.notes.clone(), dropped: listing.dropped })
+    let tools = listing.tools.iter().map(|tool| (tool.name.to_string(), tool.raw.clone())).collect();
+    let notes = listing.notes.iter().map(ToString::to_string).collect();
+    let dropped = listing.notes.iter().filter(|note| note.problem.drops_item()).count();
+    Some(Offer { config: handle.config(), tools, notes, dropped: u32::try_from(dropped).unwrap_or(u32::MAX) })
 }

@@ -67,6 +67,7 @@ pub struct ServerNotes {
 /// Every tool of every server, before profiles.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    revision: u64,
     tools: Vec<Arc<Tool>>,
     notes: BTreeMap<ServerName, ServerNotes>,
     profiles: BTreeMap<ProfileName, ProfileConfig>,
@@ -81,7 +82,18 @@ impl Catalog {
         profiles: BTreeMap<ProfileName, ProfileConfig>,
     ) -> Self {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { tools, notes, profiles, views: Mutex::default() }
+        Self { revision: 0, tools, notes, profiles, views: Mutex::default() }
+    }
+
+    /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
+    #[must_use]
+    pub fn numbered(self, revision: u64) -> Self {
+        Self { revision, ..self }
+    }
+
+    /// Its number.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// All tools, sorted by name.

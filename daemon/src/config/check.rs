@@ -31,7 +31,8 @@ pub struct Sources<'a> {
 /// A configuration and whether the file could be used at all.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What was read; without servers where the file is unusable.
+    /// What was read. Where the file is unusable it has no servers, where only `.env` is, it has
+    /// those that do without; better than nothing at the start, worse than what runs.
     pub config: Config,
     /// Whether `config` may replace a running one.
     pub state: State,
@@ -42,7 +43,7 @@ pub struct Loaded {
 pub enum State {
     /// Read; single entries may still be refused.
     Ok,
-    /// Not readable or not YAML: keep what runs.
+    /// A file is not readable or not YAML: keep what runs, if anything does.
     Unreadable {
         /// One sentence, with the line where there is one.
         reason: String,
@@ -64,7 +65,7 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
         Err(err) => return unreadable(path, err.line(), err.to_string()),
     };
     let process = |name: &str| sources.env.get(name).cloned();
-    let (dotenv, env_findings) = read_dotenv(sources, &process, text);
+    let (dotenv, env_findings, state) = read_dotenv(sources, &process, text);
     let around = Surroundings {
         file: &path,
         env: &|name| dotenv.values.get(name).cloned().or_else(|| process(name)),
@@ -80,7 +81,7 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
     config.findings.extend(env_findings);
     config.findings.extend(active_profile(sources));
     sort(&mut config.findings);
-    Loaded { config, state: State::Ok }
+    Loaded { config, state }
 }
 
 /// Checks one text; a text that is no YAML gives one finding and no servers.
@@ -91,7 +92,8 @@ pub fn check_text(yaml: &str, around: &Surroundings<'_>) -> Config {
     }
 }
 
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+/// The content of a small regular file, empty where there is none; a pipe is never waited for.
+pub(super) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     let size = match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(io::Error::other("not a regular file")),
         Ok(metadata) => metadata.len(),
@@ -124,10 +126,10 @@ fn read_dotenv(
     sources: &Sources<'_>,
     process: &dyn Fn(&str) -> Option<String>,
     yaml: &str,
-) -> (dotenv::Dotenv, Vec<Finding>) {
+) -> (dotenv::Dotenv, Vec<Finding>, State) {
     let path = sources.home.join(".env");
-    let finding = |line, message: String| Finding {
-        severity: Severity::Warning,
+    let finding = |severity, line, message: String| Finding {
+        severity,
         server: None,
         file: Some(path.clone()),
         line,
@@ -138,11 +140,20 @@ fn read_dotenv(
     match read_small(&path) {
         Ok(bytes) => {
             let dotenv = dotenv::parse(&bytes, process, &interpolate::names_in(yaml));
+            let remarks = dotenv.remarks.iter();
             let findings =
-                dotenv.remarks.iter().map(|(line, remark)| finding(*line, remark.to_string())).collect();
-            (dotenv, findings)
+                remarks.map(|(line, remark)| finding(Severity::Warning, *line, remark.to_string())).collect();
+            (dotenv, findings, State::Ok)
         }
-        Err(err) => (dotenv::Dotenv::default(), vec![finding(0, format!("cannot be read: {err}"))]),
+        Err(err) => {
+            let reason = format!("cannot be read: {err}");
+            let findings = vec![finding(Severity::Error, 0, reason.clone())];
+            (
+                dotenv::Dotenv::default(),
+                findings,
+                State::Unreadable { reason: format!("{} {reason}", path.display()) },
+            )
+        }
     }
 }
 
@@ -202,16 +213,16 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
             .filter(|f| !f.node.is_null())
     };
     let mut servers = BTreeMap::new();
-    if let Some(section) = field("mcp_servers").and_then(|f| f.section()) {
-        read_servers(&section, &mut servers);
-    }
     let mut daemon = DaemonConfig::default();
+    // These win, so they are read first and the others with the same name are left out.
     if let Some(hermesd) = field("hermesd").and_then(|f| f.section()) {
-        // These win: they are read last and replace what has the same name.
         if let Some(section) = hermesd.get("mcp_servers").and_then(|f| f.section()) {
             read_servers(&section, &mut servers);
         }
         daemon = daemon_section::read(hermesd);
+    }
+    if let Some(section) = field("mcp_servers").and_then(|f| f.section()) {
+        read_servers(&section, &mut servers);
     }
     if daemon.sampling_provider.is_none() {
         let auxiliary_section = field("auxiliary").filter(|f| !is_wrong_shape(f)).and_then(|f| f.section());
@@ -221,9 +232,10 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
     }
     own_listener(cx, root, &daemon, &mut servers);
     profiles(cx, root, &mut daemon, &servers);
+    let platforms = field("platforms").is_some();
     let Sink { mut findings, secrets } = sink.into_inner();
     sort(&mut findings);
-    Config { file: around.file.to_owned(), servers, daemon, findings, secrets }
+    Config { file: around.file.to_owned(), servers, daemon, findings, secrets, platforms }
 }
 
 fn remarks(cx: Cx<'_>, document: &Document) {
@@ -276,6 +288,11 @@ fn read_servers(section: &Section<'_>, servers: &mut BTreeMap<ServerName, Server
         }
         let name = ServerName::new(key);
         let field = Field { cx: section.cx.of(&name), ..field };
+        if servers.contains_key(&name) {
+            let message = format!("`hermesd.mcp_servers.{name}` is used in place of this entry");
+            field.cx.find(Severity::Info, field.line, &field.path, message, String::new());
+            continue;
+        }
         let mut entry = server_entry::check(&field, &name);
         // Which of two entries is meant cannot be guessed.
         if let Some(twice) = section.map.duplicates.iter().find(|twice| twice.key == key) {

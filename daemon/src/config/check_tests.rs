@@ -22,7 +22,8 @@ fn one_bad_entry_disables_only_itself() {
 fn servers_below_hermesd_win_over_the_others_by_name() {
     let yaml = "mcp_servers:\n  a: {command: old}\n  b: {command: b}\nhermesd:\n  mcp_servers:\n    a: {command: new}\n    c: {command: c}\n";
     let config = checked(yaml, &[]);
-    assert_eq!(config.findings, []);
+    assert_eq!(only(&config, Severity::Info).line, 2);
+    assert_eq!(config.findings.len(), 1);
     assert_eq!(stdio(running(&config, "a")).command, "new");
     assert_eq!((config.servers.len(), stdio(running(&config, "c")).command.as_str()), (3, "c"));
 }
@@ -177,6 +178,20 @@ fn a_file_that_cannot_be_used_says_why_and_has_no_servers() {
     let home = Home::new(None, None);
     std::os::unix::fs::symlink("/nonexistent/x", home.0.path().join("config.yaml")).expect("link");
     assert!(matches!(home.load(&[]).state, State::Unreadable { .. }));
+}
+
+// macOS has no safe call that makes a pipe.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_unreadable_dotenv_keeps_what_runs_and_a_pipe_is_not_waited_for() {
+    let home = Home::new(Some(b"mcp_servers: {a: {command: x}}\n"), None);
+    let pipe = home.0.path().join(".env");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .expect("pipe");
+    let loaded = home.load(&[]);
+    let State::Unreadable { reason } = &loaded.state else { panic!("{loaded:?}") };
+    assert!(reason.contains(".env"), "{reason}");
+    running(&loaded.config, "a");
 }
 
 #[test]

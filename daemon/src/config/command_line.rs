@@ -41,13 +41,14 @@ pub(super) fn is_own_serve(
     resolve: &dyn Fn(&Path) -> Option<PathBuf>,
 ) -> bool {
     let texts = std::iter::once(command).chain(args.iter().map(String::as_str));
-    let mut words: Vec<String> =
-        texts.flat_map(str::split_whitespace).map(|w| w.trim_matches(['"', '\'', ';']).to_owned()).collect();
-    if let Some(target) = resolve(Path::new(command)) {
-        words.insert(0, target.to_string_lossy().into_owned());
+    let words: Vec<&str> =
+        texts.flat_map(str::split_whitespace).map(|word| word.trim_matches(['"', '\'', ';'])).collect();
+    let Some(serve) = words.windows(2).rposition(|pair| pair == ["mcp", "serve"]) else { return false };
+    if words[..serve].iter().any(|word| OWN.contains(&program(word))) {
+        return true;
     }
-    let Some(own) = words.iter().position(|word| OWN.contains(&program(word))) else { return false };
-    words[own + 1..].windows(2).any(|pair| pair == ["mcp", "serve"])
+    // Only now is it worth asking where a link leads.
+    resolve(Path::new(command)).is_some_and(|target| OWN.contains(&program(&target.to_string_lossy())))
 }
 
 /// Name of a program without folder, `.exe` and `@version`.

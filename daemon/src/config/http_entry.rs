@@ -74,14 +74,16 @@ pub(super) fn note_url(cx: Cx<'_>, url: &Url<'_>) {
 }
 
 fn legacy_sse(section: &Section<'_>) -> bool {
-    let Some(transport) = section.get("transport").and_then(|field| field.word()) else { return false };
+    let Some(field) = section.get("transport") else { return false };
+    let Some(transport) = field.word() else { return false };
     match transport.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
         "sse" => true,
         "http" | "streamablehttp" => false,
         // Hermes Agent takes everything else as Streamable HTTP; so the server still runs.
         _ => {
-            let message = format!("`{transport}` is not a value of `transport`; Streamable HTTP is used");
-            section.warn("transport", message, "allowed: http, sse");
+            let message =
+                format!("`{}` is not a value of `transport`; Streamable HTTP is used", field.spelling());
+            field.warn(message, "allowed: http, sse");
             false
         }
     }
@@ -94,7 +96,8 @@ fn headers(field: &Field<'_>) -> Option<BTreeMap<String, Secret>> {
     for (name, entry) in section.fields().filter(|(_, entry)| !entry.node.is_null()) {
         let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(is_token) {
-            entry.error(format!("`{name}` cannot be the name of a header"), "letters, digits and `-`");
+            let shown = name.split(|c| !is_token(c)).next().unwrap_or_default();
+            entry.error(format!("`{shown}…` cannot be the name of a header"), "letters, digits and `-`");
             complete = false;
             continue;
         }
@@ -136,7 +139,7 @@ fn oauth(section: &Section<'_>) -> Option<OauthConfig> {
         _ => {
             section.warn(
                 "auth",
-                format!("`{}` is not a value of `auth`, ignored", auth.trim()),
+                "`auth` has an unknown value and is ignored".to_owned(),
                 "allowed: oauth, none",
             );
             false

@@ -3,7 +3,7 @@
 //! Owner: `boot` holds the current `Arc<Config>` and publishes it by `watch`. The types here are
 //! shapes only. `file` reads the YAML, `interpolate` fills in variables, `check` turns both into
 //! these types with all findings at once, `diff` compares two of them, `watch` says when to look
-//! again. May not touch: servers, sockets.
+//! again; `testing` is the tests' machine. May not touch: servers, sockets.
 
 pub mod check;
 mod command_line;
@@ -23,13 +23,13 @@ mod testing;
 mod url;
 pub mod values;
 pub mod watch;
+mod watch_eye;
 
 pub use check::{Loaded, Sources, State, check_text, load};
 pub use diff::{Change, Plan, plan};
-pub use reader::Surroundings;
-pub use render::render_findings;
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
+pub use {reader::Surroundings, render::render_findings};
 
 use crate::names::{ProfileName, ServerName};
 use crate::secret::{KnownSecrets, Secret};
@@ -52,6 +52,8 @@ pub struct Config {
     pub findings: Vec<Finding>,
     /// Every secret value that was resolved.
     pub secrets: KnownSecrets,
+    /// Whether the file has a `platforms:` section.
+    pub platforms: bool,
 }
 
 /// What one entry came to.

@@ -105,10 +105,11 @@ fn transport(section: &Section<'_>) -> Option<TransportConfig> {
         }
         (None, Some(command)) => {
             section.no_effect(http_entry::KEYS, "on a server with `command`");
-            let transport = section.get("transport").and_then(|field| field.word());
-            if let Some(transport) = transport.filter(|text| !text.eq_ignore_ascii_case("stdio")) {
-                let message = format!("`transport: {transport}` has no effect without `url`");
-                section.warn("transport", message, "remove it");
+            let transport = section.get("transport");
+            let other =
+                |field: &Field<'_>| field.word().is_some_and(|text| !text.eq_ignore_ascii_case("stdio"));
+            if let Some(field) = transport.filter(other) {
+                field.warn("`transport` has no effect without `url`".to_owned(), "remove it");
             }
             stdio_entry::read(section, &command).map(TransportConfig::Stdio)
         }

@@ -93,16 +93,28 @@ pub(super) fn read(section: &Section<'_>, command: &Field<'_>) -> Option<StdioCo
         section.cx.find(Severity::Info, command.line, &command.path, OWN_SERVE.to_owned(), String::new());
         return None;
     }
-    for (at, secret) in command_line::visible_secrets(&args) {
-        section.warn(
-            "args",
-            format!("argument {} holds a secret that every process can read", at + 1),
-            "put it into `env`, if the server can read it there",
-        );
-        section.cx.sink.borrow_mut().secrets.insert(Secret::new(secret));
-    }
+    visible_secrets(section, &args);
     let env_file = from_dotenv(section, &env_pass);
     Some(StdioConfig { command: line, args, env: env?, env_pass, env_file, cwd, allow_shell, osv, detached })
+}
+
+/// Warns about arguments that hold secrets, by their looks or because hermesd resolved them.
+fn visible_secrets(section: &Section<'_>, args: &[String]) {
+    let mut seen = command_line::visible_secrets(args);
+    let known = section.cx.sink.borrow().secrets.longest_first();
+    for (i, arg) in
+        args.iter().enumerate().filter(|(i, _)| !seen.iter().any(|(at, _)| at == i)).collect::<Vec<_>>()
+    {
+        seen.extend(
+            known.iter().find(|secret| arg.contains(secret.expose())).map(|s| (i, s.expose().to_owned())),
+        );
+    }
+    seen.sort();
+    for (at, secret) in seen {
+        let message = format!("argument {} holds a secret that every process can read", at + 1);
+        section.warn("args", message, "put it into `env`, if the server can read it there");
+        section.cx.sink.borrow_mut().secrets.insert(Secret::new(secret));
+    }
 }
 
 /// The values that `.env` has for passed names, noted for redaction with those of the process.
@@ -186,7 +198,8 @@ fn env(field: &Field<'_>) -> Option<BTreeMap<String, Secret>> {
     let mut env = BTreeMap::new();
     for (name, entry) in section.fields() {
         if name.is_empty() || name.contains(['=', '\0']) {
-            entry.error(format!("`{name}` cannot be the name of a variable"), "");
+            let shown = name.split(['=', '\0']).next().unwrap_or_default();
+            entry.error(format!("`{shown}…` cannot be the name of a variable"), "");
             continue;
         }
         // Null means: do not set it.
@@ -227,15 +240,12 @@ fn flag_loader(field: &Field<'_>, name: &str) {
 }
 
 fn env_pass(field: &Field<'_>) -> Option<Vec<String>> {
-    let mut names = field.names()?;
-    names.retain(|name| {
-        let valid = interpolate::is_name(name);
-        if !valid {
-            field
-                .error(format!("`{name}` is not the name of a variable"), "list names, `desktop` or `proxy`");
-        }
-        valid
-    });
+    let names = field.names()?;
+    // The text itself is not shown: `TOKEN=value` is what people write here by mistake.
+    for (i, _) in names.iter().enumerate().filter(|(_, name)| !interpolate::is_name(name)) {
+        let message = format!("item {} of `env_pass` is not the name of a variable", i + 1);
+        field.error(message, "list names, `desktop` or `proxy`");
+    }
     names.iter().for_each(|name| flag_loader(field, name));
     Some(names)
 }

@@ -115,7 +115,9 @@ fn env_pass_takes_names_and_groups_and_keeps_what_dotenv_says() {
     assert!(names.contains(&"HTTPS_PROXY") && names.contains(&"OTHER") && !names.contains(&"proxy"));
     assert!(passed_names(&["desktop".to_owned()]).contains(&"DISPLAY"));
     assert_eq!(self::stdio(&clean(&["command: x", "env_pass: ONE"])).env_pass, ["ONE"]);
-    assert!(refusal(&one(&["command: x", "env_pass: ['A=1']"], &[]), "s").contains("A=1"));
+    let wrong = one(&["command: x", "env_pass: [A, 'TOKEN=abcdefgh']"], &[]);
+    assert!(refusal(&wrong, "s").contains("item 2"));
+    assert!(!format!("{:?}", wrong.findings).contains("abcdefgh"));
 }
 
 #[test]
@@ -147,6 +149,8 @@ fn secrets_in_args_are_warned_about_and_masked() {
     let finding = only(&config, Severity::Warning);
     assert_eq!(finding.message, "argument 2 holds a secret that every process can read");
     assert!(knows(&config, "abcdefgh1234"));
+    let variable = one(&["command: x", "args: ['${MY_TOKEN}', plain]"], &[("MY_TOKEN", "zyxwvuts")]);
+    assert!(only(&variable, Severity::Warning).message.contains("argument 1"));
 }
 
 #[test]
@@ -178,6 +182,12 @@ fn impossible_names_and_values_are_errors() {
     }
     assert!(refusal(&one(&["args: [a]"], &[]), "s").contains("neither"));
     assert!(refusal(&one(&["command: [npx, -y]"], &[]), "s").contains("list"));
+}
+
+#[test]
+fn transport_of_a_child_process_is_stdio() {
+    clean(&["command: x", "transport: stdio"]);
+    assert!(only(&one(&["command: x", "transport: sse"], &[]), Severity::Warning).message.contains("url"));
 }
 
 #[test]
