@@ -3,7 +3,7 @@
 //! Owner: the supervisor. Promise: `Ended` is said only after the launcher has proven that nothing
 //! of the generation is left; the pipes are closed before the process is ended.
 
-use super::launch::{Launched, Launcher, Process};
+use super::launch::{Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
 use super::supervisor::{Job, Supervisor};
 use super::wire::task::Wire;
@@ -82,7 +82,7 @@ impl Body {
         }
         while let Err(survivors) = self.process.stop(limits.stop).await {
             error!(server = %limits.name, pids = ?survivors.pids, "processes outlived KILL");
-            limits.launcher.note(&limits.name, &survivors.to_string());
+            limits.log.note(&survivors.to_string());
             tokio::time::sleep(SURVIVOR_RETRY).await;
         }
     }
@@ -99,7 +99,7 @@ async fn quiet(wire: &WireHandle) {
 /// The bounds of an end.
 pub(crate) struct EndLimits {
     pub(crate) name: ServerName,
-    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) log: Arc<dyn Log>,
     /// From closing stdin to proven death.
     pub(crate) stop: Duration,
     /// For calls in flight.
@@ -142,7 +142,7 @@ impl Supervisor {
         self.ending = Some(order.clone());
         let limits = EndLimits {
             name: self.name.clone(),
-            launcher: self.shared.launcher.clone(),
+            log: self.log.clone(),
             stop: self.shared.stop_budget,
             drain: self.shared.drain_limit,
         };
@@ -152,11 +152,9 @@ impl Supervisor {
     /// Nothing of the generation is left.
     pub(crate) fn ended(&mut self) {
         self.ending = None;
-        let tail: Arc<[String]> = self.shared.launcher.stderr_tail(&self.name).into();
         self.status.send_modify(|status| {
             status.pid = None;
             status.guard_pid = None;
-            status.stderr_tail = tail;
         });
         // A use during the stop starts the next generation at once; this one is gone all the same.
         for done in self.stop_waiters.drain(..) {

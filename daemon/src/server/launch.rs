@@ -67,9 +67,15 @@ pub trait Launcher: Send + Sync {
         report: Reporter,
     ) -> BoxFuture<'static, Result<Ignition, Failure>>;
 
-    /// The last lines that the server wrote on stderr, control characters escaped, unredacted.
-    fn stderr_tail(&self, server: &ServerName) -> Vec<String>;
+    /// The server's log. Its tail is kept for as long as somebody holds the log.
+    fn log(&self, server: &ServerName) -> Arc<dyn Log>;
+}
 
-    /// Writes a line of the daemon's own into the server's log.
-    fn note(&self, server: &ServerName, line: &str);
+/// What a server wrote on stderr, and the daemon's remarks between.
+pub trait Log: std::fmt::Debug + Send + Sync {
+    /// The last lines, oldest first, control characters escaped.
+    fn tail(&self) -> Vec<String>;
+
+    /// Writes a remark of the daemon.
+    fn note(&self, line: &str);
 }

@@ -4,6 +4,7 @@
 //! variables only, arguments are left to the reader to mask. May not touch: processes.
 
 use super::handshake::Agreed;
+use super::launch::Log;
 use super::lifecycle::Phase;
 use super::listing::Listing;
 use super::wire::WireStats;
@@ -165,8 +166,8 @@ pub struct ServerStatus {
     pub agreed: Option<Arc<Agreed>>,
     /// How the last generation that ended by itself ended.
     pub last_exit: Option<Exit>,
-    /// Last lines on stderr when a generation last failed; mask before showing.
-    pub stderr_tail: Arc<[String]>,
+    /// What the server wrote on stderr.
+    pub log: Arc<dyn Log>,
     /// The report of the last start; grows while starting.
     pub report: Reporter,
     /// What a person should know: latches, processes that cannot be ended.
@@ -179,7 +180,7 @@ pub struct ServerStatus {
 
 impl ServerStatus {
     /// Before anything happened.
-    pub fn new(name: ServerName, phase: Phase) -> Self {
+    pub fn new(name: ServerName, phase: Phase, log: Arc<dyn Log>) -> Self {
         Self {
             name,
             phase,
@@ -190,12 +191,17 @@ impl ServerStatus {
             attempts: 0,
             agreed: None,
             last_exit: None,
-            stderr_tail: Arc::from([]),
+            log,
             report: Reporter::default(),
             notes: Vec::new(),
             wire: None,
             listing: None,
         }
+    }
+
+    /// The last lines on stderr with the daemon's remarks, oldest first; mask before showing.
+    pub fn stderr_tail(&self) -> Vec<String> {
+        self.log.tail()
     }
 
     /// Spawns after the first.

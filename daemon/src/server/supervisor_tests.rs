@@ -219,11 +219,20 @@ impl Launcher for FakeLauncher {
         })
     }
 
-    fn stderr_tail(&self, _: &ServerName) -> Vec<String> {
+    fn log(&self, _: &ServerName) -> Arc<dyn Log> {
+        Arc::new(FakeLog)
+    }
+}
+
+#[derive(Debug)]
+struct FakeLog;
+
+impl Log for FakeLog {
+    fn tail(&self) -> Vec<String> {
         vec!["last words".to_owned()]
     }
 
-    fn note(&self, _: &ServerName, _: &str) {}
+    fn note(&self, _: &str) {}
 }
 
 struct Rig {
@@ -349,7 +358,7 @@ async fn a_crash_is_published_without_time_passing_and_healed_after_the_backoff(
     assert_eq!(status.last_exit, Some(Exit::Code(3)));
     assert!(status.reason().contains("exited with code 3"), "{}", status.reason());
     rig.until("dead", |rig| rig.server.status.borrow().pid.is_none()).await;
-    assert_eq!(&*rig.server.status.borrow().stderr_tail, ["last words".to_owned()]);
+    assert_eq!(rig.server.status.borrow().stderr_tail(), ["last words"]);
     rig.pass(Duration::from_millis(999)).await;
     assert_eq!(rig.fake.spawns(), 1);
     rig.pass(Duration::from_millis(200)).await;
