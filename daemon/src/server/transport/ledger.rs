@@ -41,8 +41,10 @@ pub struct Entry {
     pub server: String,
     /// Which spawn of the instance, for the log.
     pub generation: u64,
-    /// The marker: `HERMESD_INSTANCE` of the server, `HERMESD_GUARD` of the guard.
+    /// The marker of the server: value of its `HERMESD_INSTANCE`.
     pub instance: String,
+    /// The marker of the guard: value of its `HERMESD_GUARD`.
+    pub guard_marker: String,
     /// The guard; its pid is the session of the server.
     pub guard: Identity,
     /// The server's first process, its pid also the process group; unknown until it runs.
@@ -228,6 +230,7 @@ mod tests {
             server: "w".to_owned(),
             generation: 1,
             instance: instance.to_owned(),
+            guard_marker: "g".to_owned(),
             guard: Identity { pid: 10, start: 20 },
             leader: None,
             keep_leavers: false,

@@ -19,7 +19,7 @@ use crate::process::sweep::{Lost, Session};
 use crate::process::table::{GUARD_MARKER, INSTANCE_MARKER};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -80,6 +80,7 @@ pub struct Child {
 /// What came out of starting a guard.
 struct Started {
     guard: GuardPid,
+    marker: String,
     identity: Identity,
     channel: std::os::unix::net::UnixStream,
     ends: [OwnedFd; 3],
@@ -112,12 +113,13 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
         }
         start_guard(&exe, &label, &marker)
     });
-    let Started { guard, identity, channel, ends } = started.await.map_err(guard_error)?;
+    let Started { guard, marker, identity, channel, ends } = started.await.map_err(guard_error)?;
 
     let mut entry = Entry {
         server: server.as_str().to_owned(),
         generation: generation.0,
         instance: instance.clone(),
+        guard_marker: marker,
         guard: identity,
         leader: None,
         keep_leavers: leavers == Leavers::Keep,
@@ -205,10 +207,26 @@ fn start_guard(exe: &Path, label: &str, marker: &str) -> io::Result<Started> {
     let (channel, channel_theirs) = std::os::unix::net::UnixStream::pair()?;
     channel.set_nonblocking(true)?;
     let fds = [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd(), channel_theirs.as_fd()];
-    let guard = guard::spawn_guard(exe, label, &[(GUARD_MARKER, marker)], fds)?;
+    let (guard, marker) = bear_guard(exe, label, marker, fds)?;
     // It cannot be gone: nobody but us reaps it.
     let identity = Identity::of(guard.get()).ok_or(io::ErrorKind::NotFound)?;
-    Ok(Started { guard, identity, channel, ends: [stdin, stdout, stderr] })
+    Ok(Started { guard, marker, identity, channel, ends: [stdin, stdout, stderr] })
+}
+
+/// A new guard and its marker.
+fn bear_guard(
+    exe: &Path,
+    label: &str,
+    marker: &str,
+    fds: [BorrowedFd<'_>; 4],
+) -> io::Result<(GuardPid, String)> {
+    #[cfg(target_os = "linux")]
+    match crate::process::nursery::bear(exe, label, fds) {
+        Ok(born) => return Ok(born),
+        // A killed nursery, or a kernel that forbids it: a guard can always be started directly.
+        Err(error) => tracing::debug!(%error, "guard not born in the nursery"),
+    }
+    Ok((guard::spawn_guard(exe, label, &[(GUARD_MARKER, marker)], fds)?, marker.to_owned()))
 }
 
 /// Read and write end, neither inherited by any program.
