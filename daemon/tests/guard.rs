@@ -213,6 +213,8 @@ async fn kill_of_the_guard_leaves_nothing() {
     let grandchild = pid_in(bench.path("pid")).await;
     kill(child.guard_pid, rustix::process::Signal::KILL);
     assert_eq!(child.control.exited().await, Exit::GuardLost);
+    // Its stdin is still open, so only the kernel's word to it can have ended the server already.
+    wait_for("the server dies with its guard", || gone(child.pid)).await;
     let stopped = child.control.wait_empty(BUDGET).await.unwrap();
     assert_eq!(stopped.exit, Exit::GuardLost);
     assert_eq!(census(&what.instance), []);
@@ -420,6 +422,23 @@ async fn a_dropped_handle_ends_the_server() {
         census(&what.instance).is_empty() && table::one(guard_pid).is_none()
     })
     .await;
+}
+
+/// A start that is given up leaves neither a process nor a line in the ledger, wherever it was.
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_nothing() {
+    let bench = Bench::new();
+    let mut given_up = 0;
+    for microseconds in [0, 200, 500, 1000, 2000, 4000, 8000] {
+        let what = bench.sh("setsid sleep 600 & cat");
+        match tokio::time::timeout(Duration::from_micros(microseconds), bench.try_start(&what)).await {
+            Ok(child) => drop(child.unwrap().control.stop(BUDGET).await.unwrap()),
+            Err(_) => given_up += 1,
+        }
+        wait_for("nothing of it left", || census(&what.instance).is_empty()).await;
+        assert_eq!(bench.ledger.entries(), []);
+    }
+    assert!(given_up > 0);
 }
 
 /// F021: the client program ends, the container does not; it is stopped by its own id.

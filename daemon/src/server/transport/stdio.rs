@@ -8,13 +8,13 @@ pub use super::control::{Control, Exit, StopError, Stopped};
 pub use super::refusal::{LaunchError, NotExecutable};
 
 use super::control::{Channel, ContainerClient, blocking};
-use super::ledger::{ContainerEntry, Entry, Identity, Ledger};
+use super::ledger::{ContainerEntry, Entry, Identity, Ledger, LedgerError};
 use super::refusal;
 use crate::config::Detached;
 use crate::guard::{self, GuardPid};
 use crate::names::{Generation, ServerName};
 use crate::process::container;
-use crate::process::orders::{LaunchOrder, Leavers, Order, Report};
+use crate::process::orders::{ContainerOrder, LaunchOrder, Leavers, Order, Report};
 use crate::process::sweep::{Lost, Session};
 use crate::process::table::{GUARD_MARKER, INSTANCE_MARKER};
 use std::ffi::OsString;
@@ -123,14 +123,10 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
         guard: identity,
         leader: None,
         keep_leavers: leavers == Leavers::Keep,
-        container: container.as_ref().map(|order| ContainerEntry {
-            program: program.clone(),
-            globals: order.globals.iter().map(|option| option.to_string_lossy().into_owned()).collect(),
-            cidfile: order.cidfile.clone(),
-            after: order.after,
-        }),
+        container: container.as_ref().map(|order| container_entry(&program, order)),
     };
-    note(ledger, &entry).await;
+    let (pending, written) = ledger.record_pending(entry.clone()).await;
+    warn_unwritten(&entry, written);
 
     let mut channel = Channel::new(UnixStream::from_std(channel).map_err(guard_error)?);
     let client =
@@ -151,22 +147,15 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
     let pid = match report {
         Some(Report::Spawned { pid }) => pid,
         other => {
-            let refused = blocking(move || {
-                // Reports nothing or a refusal only right before its end.
-                drop(channel);
-                guard.reap();
-                match other {
-                    Some(Report::Refused { step, errno }) => refusal::of_errno(step, errno, &program, &cwd),
-                    _ => LaunchError::GuardLost { server: entry.server },
-                }
-            });
-            let error = refused.await;
+            drop(channel);
+            let error = blocking(move || why_refused(other, guard, &entry.server, &program, &cwd)).await;
             let _ = ledger.forget(&instance).await;
             return Err(error);
         }
     };
     entry.leader = blocking(move || Identity::of(pid)).await;
-    note(ledger, &entry).await;
+    warn_unwritten(&entry, ledger.record(entry.clone()).await);
+    pending.keep();
 
     let guard_pid = guard.get();
     let lost = Lost { instance, guard: guard_pid, session: Session::Held, since: identity.start, leavers };
@@ -182,9 +171,34 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
     })
 }
 
+/// Waits for the end of a guard that started nothing, and names the cause. Blocks.
+fn why_refused(
+    report: Option<Report>,
+    guard: GuardPid,
+    server: &str,
+    program: &Path,
+    cwd: &Path,
+) -> LaunchError {
+    // Its channel is closed and it reports a refusal, or nothing, only right before its end.
+    guard.reap();
+    match report {
+        Some(Report::Refused { step, errno }) => refusal::of_errno(step, errno, program, cwd),
+        _ => LaunchError::GuardLost { server: server.to_owned() },
+    }
+}
+
+fn container_entry(program: &Path, order: &ContainerOrder) -> ContainerEntry {
+    ContainerEntry {
+        program: program.to_owned(),
+        globals: order.globals.iter().map(|option| option.to_string_lossy().into_owned()).collect(),
+        cidfile: order.cidfile.clone(),
+        after: order.after,
+    }
+}
+
 /// The guard cleans up without the ledger too; a full disk must not keep servers from starting.
-async fn note(ledger: &Ledger, entry: &Entry) {
-    if let Err(error) = ledger.record(entry.clone()).await {
+fn warn_unwritten(entry: &Entry, written: Result<(), LedgerError>) {
+    if let Err(error) = written {
         tracing::warn!(server = %entry.server, %error, "child ledger not written");
     }
 }
