@@ -303,18 +303,23 @@ async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
 /// Publishes the environment at once and again when the login shell and the user manager answered.
 fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
     let (publish, current) = watch::channel(Arc::new(base.clone()));
+    let stop = tasks.stop_signal();
     tasks.spawn(async move {
         let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
-        let (login_path, manager) = tokio::join!(
-            shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
-            shell_query::manager_env(SHELL_LIMIT),
-        );
+        let asked = async {
+            tokio::join!(
+                shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
+                shell_query::manager_env(SHELL_LIMIT),
+            )
+        };
+        let (login_path, manager) = tokio::select! {
+            answers = asked => answers,
+            () = stop.cancelled() => return,
+        };
         if login_path.is_none() {
             tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
         }
         publish.send_replace(Arc::new(BaseEnv { login_path, manager, ..base }));
-        // Kept, so that readers keep their value.
-        publish.closed().await;
     });
     current
 }

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 use std::ptr;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+pub use crate::process::nursery::close as close_nursery;
 pub use crate::process::orphans::{GuardPid, become_subreaper, reap_orphans};
 
 /// Where a guard finds the socket to its daemon.
@@ -40,7 +42,7 @@ pub fn own_exe() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// Starts `exe guard <label>` with `fds` as its descriptors 0 to 3 and nothing else, in a session
+/// Starts `exe guard <label>` (an empty label is left out) with `fds` as its descriptors 0 to 3 and nothing else, in a session
 /// of its own, all signals blocked and at their defaults, `env` as its whole environment.
 ///
 /// # Errors
@@ -53,7 +55,8 @@ pub fn spawn_guard(
 ) -> io::Result<GuardPid> {
     let exe = c_text(exe.as_os_str())?;
     let label = c_text(OsStr::new(&label.replace(char::is_control, "?")))?;
-    let argv = [c"hermesd".as_ptr(), c"guard".as_ptr(), label.as_ptr(), ptr::null()];
+    let label_or_end = if label.is_empty() { ptr::null() } else { label.as_ptr() };
+    let argv = [c"hermesd".as_ptr(), c"guard".as_ptr(), label_or_end, ptr::null()];
     let env = env
         .iter()
         .map(|(name, value)| c_text(OsStr::new(&format!("{name}={value}"))))
@@ -82,6 +85,24 @@ pub fn spawn_guard(
         })?;
         Ok(pid.cast_unsigned())
     })
+}
+
+/// Forks this process as a sibling: the child's parent is this process's parent, so the daemon owns
+/// and reaps it like a guard that it started itself. `None` in the child. Nursery only: the
+/// process must have one thread.
+///
+/// # Errors
+/// Out of processes or memory.
+#[cfg(target_os = "linux")]
+pub(crate) fn fork_sibling() -> io::Result<Option<u32>> {
+    let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
+    // SAFETY: as fork (no new stack, nothing shared), and with one thread no lock can be held.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match u32::try_from(pid) {
+        Ok(0) => Ok(None),
+        Ok(pid) => Ok(Some(pid)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Attributes and descriptor actions of one posix_spawn, freed on drop.
@@ -169,7 +190,7 @@ pub(crate) fn take_channel() -> io::Result<OwnedFd> {
 }
 
 #[cfg(target_os = "linux")]
-fn close_above_channel() {
+pub(crate) fn close_above_channel() {
     // SAFETY: nothing above 3 belongs to anything in this process yet.
     if unsafe { libc::syscall(libc::SYS_close_range, CHANNEL_FD + 1, libc::c_uint::MAX, 0) } == 0 {
         return;
@@ -377,6 +398,10 @@ pub(crate) fn let_go_of_stdio() -> io::Result<()> {
     rustix::stdio::dup2_stderr(&null)?;
     Ok(())
 }
+
+/// macOS starts each guard directly; there is nothing to close.
+#[cfg(target_os = "macos")]
+pub fn close_nursery() {}
 
 #[cfg(target_os = "macos")]
 pub(crate) use mac::{mac_all_pids, mac_boot_time, mac_environment, mac_process};

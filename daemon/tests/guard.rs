@@ -7,7 +7,7 @@ use hermesd::guard;
 use hermesd::names::{Generation, ServerName};
 use hermesd::process::stat::Process;
 use hermesd::process::table::{self, INSTANCE_MARKER};
-use hermesd::server::transport::ledger::{Entry, Identity, Ledger};
+use hermesd::server::transport::ledger::{Entry, Identity, Ledger, Record};
 use hermesd::server::transport::reaper::{GUARD_PATIENCE, LedgerState, Spared, reap_leftovers};
 use hermesd::server::transport::stdio::{Child, Exit, Launch, LaunchError, NotExecutable, launch};
 use std::ffi::OsString;
@@ -213,6 +213,8 @@ async fn kill_of_the_guard_leaves_nothing() {
     let grandchild = pid_in(bench.path("pid")).await;
     kill(child.guard_pid, rustix::process::Signal::KILL);
     assert_eq!(child.control.exited().await, Exit::GuardLost);
+    // Its stdin is still open, so only the kernel's word to it can have ended the server already.
+    wait_for("the server dies with its guard", || gone(child.pid)).await;
     let stopped = child.control.wait_empty(BUDGET).await.unwrap();
     assert_eq!(stopped.exit, Exit::GuardLost);
     assert_eq!(census(&what.instance), []);
@@ -298,9 +300,11 @@ async fn a_server_sees_descriptors_0_to_2_default_signals_and_exactly_its_enviro
     assert_eq!(names, ["A_SECRET", "HERMESD_INSTANCE", "HOMEDIR", "PATH"]);
     // What everybody can read about the guard names neither the command nor a secret.
     let guard_line = std::fs::read(format!("/proc/{}/cmdline", child.guard_pid)).unwrap();
-    assert_eq!(guard_line, b"hermesd\0guard\0w\0");
-    let guard_env = std::fs::read(format!("/proc/{}/environ", child.guard_pid)).unwrap();
-    assert_eq!(guard_env, format!("HERMESD_GUARD={}\0", what.instance).as_bytes());
+    assert_eq!(guard_line, b"hermesd\0guard\0");
+    let guard_env = std::fs::read_to_string(format!("/proc/{}/environ", child.guard_pid)).unwrap();
+    let marker = bench.ledger.entries()[0].guard_marker.clone();
+    assert_eq!(guard_env, format!("HERMESD_GUARD={marker}\0"));
+    assert_eq!(table::one(child.guard_pid).unwrap().name, "guard w");
     // The guard holds the channel and no pipe of the server.
     let mut fds: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", child.guard_pid))
         .unwrap()
@@ -378,7 +382,6 @@ async fn a_start_that_cannot_work_says_which_part_is_wrong() {
         let error = bench.try_start(&what).await.unwrap_err();
         assert!(expected(&error) && error.is_permanent(), "{error:?}");
         assert_eq!(census(&what.instance), []);
-        assert!(table::marked(table::GUARD_MARKER, &what.instance).is_empty());
     }
     assert_eq!(bench.ledger.entries(), []);
     let no_guard = launch(bench.sh("cat"), Path::new("/no/such/hermesd"), &bench.ledger).await.unwrap_err();
@@ -421,6 +424,23 @@ async fn a_dropped_handle_ends_the_server() {
     .await;
 }
 
+/// A start that is given up leaves neither a process nor a line in the ledger, wherever it was.
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_nothing() {
+    let bench = Bench::new();
+    let mut given_up = 0;
+    for microseconds in [0, 200, 500, 1000, 2000, 4000, 8000] {
+        let what = bench.sh("setsid sleep 600 & cat");
+        match tokio::time::timeout(Duration::from_micros(microseconds), bench.try_start(&what)).await {
+            Ok(child) => drop(child.unwrap().control.stop(BUDGET).await.unwrap()),
+            Err(_) => given_up += 1,
+        }
+        wait_for("nothing of it left", || census(&what.instance).is_empty()).await;
+        assert_eq!(bench.ledger.entries(), []);
+    }
+    assert!(given_up > 0);
+}
+
 /// F021: the client program ends, the container does not; it is stopped by its own id.
 #[tokio::test]
 async fn a_container_is_stopped_by_its_id() {
@@ -447,19 +467,51 @@ async fn a_container_is_stopped_by_its_id() {
     assert_eq!(std::fs::read_dir(bench.ledger.folder()).unwrap().count(), 0, "the id file is removed");
 }
 
+/// A user's own id file is the user's: the container is found by its label. The guard is killed,
+/// so that the daemon's side has to do it.
+#[tokio::test]
+async fn a_container_is_found_by_its_label_even_when_its_guard_was_killed() {
+    let bench = Bench::new();
+    let docker = bench.script("docker", FAKE_DOCKER);
+    let own = bench.path("own.cid");
+    let what = bench.command(&docker, &["run", "--cidfile", own.to_str().unwrap(), "-i", "mcp/thing"]);
+    let mut child = bench.start(&what).await;
+    let container = pid_in(bench.path("container.pid")).await;
+    kill(child.guard_pid, rustix::process::Signal::KILL);
+    child.control.wait_empty(Duration::from_secs(10)).await.unwrap();
+    let calls = std::fs::read_to_string(bench.path("calls")).unwrap();
+    let filter = format!("ps -aq --filter label=hermesd.instance={}", what.instance);
+    assert_eq!(calls.lines().skip(1).collect::<Vec<_>>(), [filter.as_str(), "stop -t 1 cid-of-this-one"]);
+    assert!(gone(container) && own.exists());
+    assert_eq!(census(&what.instance), []);
+}
+
 /// A `docker` whose container is a process that nothing on this machine would find as a child.
 const FAKE_DOCKER: &str = r#"#!/bin/sh
-echo "$*" >> "$HOMEDIR/calls"
-case "$*" in
+home=$(dirname "$0")
+echo "$*" >> "$home/calls"
+case " $* " in
 *" run "*)
     while [ "$1" != --cidfile ]; do shift; done
     printf cid-of-this-one > "$2"
-    env -i setsid sh -c 'echo $$ > '"$HOMEDIR"'/container.pid; exec sleep 600' &
+    env -i setsid sh -c 'echo $$ > '"$home"'/container.pid; exec sleep 600' > /dev/null < /dev/null 2>&1 &
     cat ;;
-*" stop "*) kill -9 "$(cat "$HOMEDIR/container.pid")" ;;
+*" ps "*) echo cid-of-this-one ;;
+*" stop "*) kill -9 "$(cat "$home/container.pid")" ;;
 esac
 exit 0
 "#;
+
+/// Without a daemon at the other end a guard has nothing to do.
+#[test]
+fn a_guard_started_by_hand_ends_at_once() {
+    let by_hand = std::process::Command::new(guard_exe())
+        .arg("guard")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!((by_hand.status.code(), by_hand.stdout.len(), by_hand.stderr.len()), (Some(1), 0, 0));
+}
 
 /// Re-executed by the tests below as "the daemon" that gets killed. Does nothing by itself.
 #[tokio::test]
@@ -506,10 +558,9 @@ impl Helper {
         for file in ["ready", "pid0", "pid1", "leader0", "leader1"] {
             wait_for(file, || home.path().join(file).exists()).await;
         }
-        let guards = (0..2)
-            .flat_map(|n| table::marked(table::GUARD_MARKER, &format!("{instance}-{n}")))
-            .map(|process| process.pid)
-            .collect::<Vec<_>>();
+        let record = std::fs::read(home.path().join("children.json")).unwrap();
+        let record: Record = serde_json::from_slice(&record).unwrap();
+        let guards: Vec<u32> = record.children.iter().map(|entry| entry.guard.pid).collect();
         assert_eq!(guards.len(), 2);
         Self { home, instance, process, guards }
     }
@@ -580,6 +631,7 @@ async fn the_reaper_never_touches_a_stranger() {
         server: "w".to_owned(),
         generation: 1,
         instance: instance.to_owned(),
+        guard_marker: instance.to_owned(),
         guard,
         leader: Some(leader),
         keep_leavers: false,
@@ -623,6 +675,28 @@ async fn the_reaper_never_touches_a_stranger() {
         assert!(child.try_wait().unwrap().is_none(), "the stranger lives");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+}
+
+/// A killed nursery costs nothing but its memory: running servers stay, new ones start.
+#[tokio::test]
+async fn kill_of_the_nursery_disturbs_nobody() {
+    let bench = Bench::new();
+    let what = bench.sh("cat");
+    let mut first = bench.start(&what).await;
+    for nursery in table::children(table::own_pid()).iter().filter(|process| process.name == "guard nursery")
+    {
+        table::signal(nursery, rustix::process::Signal::KILL);
+    }
+    let what = bench.sh("cat");
+    let mut second = bench.start(&what).await;
+    for child in [&mut first, &mut second] {
+        child.stdin.write_all(b"alive\n").await.unwrap();
+        assert_eq!(line_of(child).await, "alive");
+    }
+    for mut child in [first, second] {
+        drop(child.stdin);
+        assert_eq!(child.control.stop(BUDGET).await.unwrap().exit, Exit::Code(0));
     }
 }
 

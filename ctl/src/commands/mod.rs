@@ -60,7 +60,7 @@ impl Context {
 }
 
 /// Writes to stdout at once; a reader that went away is an error, not a panic.
-fn put(text: &str) -> Result<(), Failure> {
+pub(crate) fn put(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -71,15 +71,15 @@ fn put(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`] with exit code, message and hint.
 pub fn run(cli: Cli) -> Result<Done, Failure> {
-    // Needs neither a home nor a daemon.
+    let format = if cli.json { Format::Json } else { Format::Text };
+    // These need neither a home nor a daemon.
     match &cli.verb {
         Verb::Completions { shell } => return completions(*shell),
-        Verb::Demo(args) => return demo::run(args),
+        Verb::Demo(args) => return demo::run(args, format),
         _ => {}
     }
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))
         .map_err(|error| Failure::refused(error.to_string()))?;
-    let format = if cli.json { Format::Json } else { Format::Text };
     let cx = Context { home, home_flag: cli.home, format, style: Style::of_stdout() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(dispatch(&cx, cli.verb))
@@ -100,7 +100,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Config(args) => config::run(cx, args.action),
         Verb::Service(args) => service::run(cx, args.action),
         Verb::Completions { shell } => completions(shell),
-        Verb::Demo(args) => demo::run(&args),
+        Verb::Demo(args) => demo::run(&args, cx.format),
     }
 }
 

@@ -7,7 +7,7 @@
 //! May not touch: anything that is not below this process.
 
 use super::ladder::{self, Ladder, Leader, Rung, Start, Tree};
-use super::orders::{Ended, Frames, LaunchOrder, Leavers, Order, Report, Status};
+use super::orders::{Ended, Frames, LaunchOrder, Leavers, MAX_LISTED, Order, Report, Status};
 use super::stat::Process;
 use super::{container, table};
 use crate::guard::{self, Wake};
@@ -25,19 +25,31 @@ const LOOK_HOPELESS: Duration = Duration::from_secs(1);
 /// Least time for stopping a container, also when the ladder took the whole budget.
 const CONTAINER_LEAST: Duration = Duration::from_secs(5);
 
-/// Runs a guard from start to end.
+/// Runs a guard, or the nursery that guards are forked from, from start to end.
 pub fn main() -> ExitCode {
     guard::block_signals();
     // Already so when a daemon started us; by hand it keeps a terminal's signals away.
     let _ = rustix::process::setsid();
+    // The folder of the daemon's start must stay free to be unmounted.
+    let _ = rustix::process::chdir("/");
+    let Ok(channel) = guard::take_channel() else { return ExitCode::FAILURE };
+    live(channel)
+}
+
+/// The life behind an open channel.
+pub(super) fn live(channel: OwnedFd) -> ExitCode {
+    let mut frames = Frames::default();
+    let launch = match first_order(&channel, &mut frames) {
+        Some(Order::Launch(launch)) => launch,
+        #[cfg(target_os = "linux")]
+        Some(Order::Nurse) => return super::nursery::nurse(channel),
+        #[cfg(not(target_os = "linux"))]
+        Some(Order::Nurse) => return ExitCode::FAILURE,
+        Some(Order::Stop { .. }) | None => return ExitCode::FAILURE,
+    };
     if super::orphans::become_subreaper().is_err() {
         return ExitCode::FAILURE;
     }
-    let Ok(channel) = guard::take_channel() else { return ExitCode::FAILURE };
-    let mut frames = Frames::default();
-    let Some(launch) = first_order(&channel, &mut frames) else { return ExitCode::FAILURE };
-    // The folder of the daemon's start must stay free to be unmounted.
-    let _ = rustix::process::chdir("/");
     let server = match guard::Exec::new(&launch.program, &launch.args, &launch.env, &launch.cwd) {
         Ok(exec) => exec.spawn(),
         Err(_) => Err((super::orders::Step::Exec, rustix::io::Errno::INVAL.raw_os_error())),
@@ -55,13 +67,13 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Waits for the launch order; `None` when the daemon went away instead.
-fn first_order(channel: &OwnedFd, frames: &mut Frames) -> Option<Box<LaunchOrder>> {
+/// Waits for the first order; `None` when the daemon went away instead.
+fn first_order(channel: &OwnedFd, frames: &mut Frames) -> Option<Order> {
     let mut chunk = [0; 4096];
     loop {
         match frames.next_order() {
-            Ok(Some(Order::Launch(launch))) => return Some(launch),
-            Ok(Some(Order::Stop { .. })) | Err(_) => return None,
+            Ok(Some(order)) => return Some(order),
+            Err(_) => return None,
             Ok(None) => {}
         }
         match rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut chunk)) {
@@ -73,7 +85,7 @@ fn first_order(channel: &OwnedFd, frames: &mut Frames) -> Option<Box<LaunchOrder
 
 /// Sends without ever waiting: a daemon that does not read must not hold up the guard. All reports
 /// of a life together are smaller than the socket's buffer.
-fn send(channel: &OwnedFd, report: &Report) {
+pub(super) fn send(channel: &OwnedFd, report: &Report) {
     #[cfg(target_os = "linux")]
     let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
     #[cfg(target_os = "macos")]
@@ -233,7 +245,7 @@ impl Keeper {
                     self.end(budget, Start::AtStdinEnd);
                 }
                 Ok(None) => return,
-                Ok(Some(Order::Launch(_))) | Err(_) => return self.daemon_gone(),
+                Ok(Some(Order::Launch(_) | Order::Nurse)) | Err(_) => return self.daemon_gone(),
             }
         }
     }
@@ -269,7 +281,7 @@ impl Keeper {
     /// Whether a process has to end with the server.
     fn must_end(&self, process: &Process) -> bool {
         !process.zombie
-            && process.pid != self.leader
+            && (process.pid != self.leader || !self.number_held)
             && (self.leavers == Leavers::End || process.sid == self.own_session)
     }
 
@@ -327,6 +339,10 @@ impl Keeper {
         for process in self.members() {
             if process.pgid != self.leader || !self.number_held {
                 table::signal(&process, signal);
+            }
+            // A fork bomb is not listed to its end.
+            if self.ended.len() == MAX_LISTED {
+                continue;
             }
             let left_session = process.sid != self.own_session;
             self.ended.entry(process.pid).or_insert(Ended {

@@ -7,6 +7,8 @@
 pub mod container;
 pub mod keeper;
 pub mod ladder;
+#[cfg(target_os = "linux")]
+pub mod nursery;
 pub mod orders;
 pub mod orphans;
 pub mod stat;

@@ -77,6 +77,9 @@ pub enum Order {
         /// The guard's budget.
         budget_ms: u32,
     },
+    /// Be the nursery: first and only frame, answered by [`Report::Spawned`]; from then on each
+    /// message brings the descriptors of one new guard.
+    Nurse,
 }
 
 /// Which step of a start went wrong.
@@ -240,6 +243,7 @@ impl Order {
                 out.byte(2);
                 out.number(*budget_ms);
             }
+            Self::Nurse => out.byte(3),
         }
         out.frame()
     }
@@ -316,6 +320,7 @@ fn parse_order(kind: u8, body: &[u8]) -> Option<Order> {
             Order::Launch(Box::new(LaunchOrder { program, args, env, cwd, leavers, container }))
         }
         2 => Order::Stop { budget_ms: from.number()? },
+        3 => Order::Nurse,
         _ => return None,
     };
     from.0.is_empty().then_some(order)
@@ -467,7 +472,7 @@ mod tests {
                     container,
                 }))
             });
-        prop_oneof![launch, any::<u32>().prop_map(|budget_ms| Order::Stop { budget_ms })]
+        prop_oneof![launch, any::<u32>().prop_map(|budget_ms| Order::Stop { budget_ms }), Just(Order::Nurse)]
     }
 
     fn report() -> impl Strategy<Value = Report> {

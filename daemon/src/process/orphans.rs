@@ -9,7 +9,7 @@ use super::table;
 use rustix::process::{WaitOptions, waitpid};
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Makes this process the new parent of everything that loses its parent below it, so that a
 /// killed guard's children can be found. Does nothing on macOS, which has no such thing.
@@ -24,6 +24,10 @@ pub fn become_subreaper() -> io::Result<()> {
 
 /// Guards whose end somebody waits for; everything else that ends below us is an orphan.
 static GUARDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Held while a guard is being started: its number is not known yet and nobody may reap it. Apart
+/// from the set itself, which tasks touch and which therefore is never held for long.
+static SPAWNING: Mutex<()> = Mutex::new(());
 
 fn guards() -> MutexGuard<'static, BTreeSet<u32>> {
     // A set of numbers is valid whatever panicked while it was held.
@@ -60,18 +64,24 @@ impl Drop for GuardPid {
 /// # Errors
 /// Those of `spawn`.
 pub(crate) fn adopt(spawn: impl FnOnce() -> io::Result<u32>) -> io::Result<GuardPid> {
-    let mut known = guards();
+    let _no_reaping = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
     let pid = spawn()?;
-    known.insert(pid);
+    guards().insert(pid);
     Ok(GuardPid(pid))
 }
 
 /// Reaps everything that ended below this process and is neither a guard that somebody waits for
 /// nor a direct child in this process's own session (those are awaited by whoever started them).
 ///
-/// To be called when SIGCHLD arrives and now and then; never waits. Returns how many were reaped.
+/// To be called when SIGCHLD arrives and now and then (it does nothing while a guard is being
+/// started); never waits. Returns how many were reaped.
 pub fn reap_orphans() -> usize {
-    let known = guards();
+    let _no_spawning = match SPAWNING.try_lock() {
+        Ok(held) => held,
+        Err(TryLockError::Poisoned(held)) => held.into_inner(),
+        Err(TryLockError::WouldBlock) => return 0,
+    };
+    let known = guards().clone();
     let own_session =
         rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned());
     let orphans = table::children(table::own_pid())

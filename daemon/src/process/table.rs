@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Environment variable that every server of the daemon carries, with a value of its own.
 pub const INSTANCE_MARKER: &str = "HERMESD_INSTANCE";
-/// Environment variable of a guard; same value as its server's marker.
+/// Environment variable of a guard; its value is recorded with it.
 pub const GUARD_MARKER: &str = "HERMESD_GUARD";
 
 /// `pid` as the system calls take it; `None` for 0 and what is no pid.

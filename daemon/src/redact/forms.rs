@@ -15,7 +15,9 @@ pub(super) fn of(value: &str) -> BTreeSet<String> {
     add_written(value, &mut forms);
     // Logs come line by line, so the lines of a key or a JSON credential must be known one by one.
     if value.contains('\n') {
-        for line in value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")) {
+        for line in
+            value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----"))
+        {
             add_written(line, &mut forms);
         }
     }

@@ -81,7 +81,8 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
 /// The password of a URL, with the user before it if that looks like a token.
 fn userinfo(groups: &Captures<'_>) -> Option<Span> {
     let user = groups.name("user").expect("the group always takes part");
-    let password = groups.name("password").filter(|found| !found.is_empty() && !is_placeholder(found.as_str()));
+    let password =
+        groups.name("password").filter(|found| !found.is_empty() && !is_placeholder(found.as_str()));
     let end = password.map_or(user.end(), |found| found.end());
     let start = match password {
         Some(found) if !looks_random(user.as_str()) => found.start(),
@@ -109,7 +110,8 @@ fn prefix_kind(found: &str) -> Option<Kind> {
 
 /// Tells `sk-learn-contrib-extras` and other words with dashes from a key.
 fn is_key(rest: &[u8]) -> bool {
-    let words = rest.split(|b| *b == b'-').all(|part| part.len() < 16 && part.iter().all(u8::is_ascii_lowercase));
+    let words =
+        rest.split(|b| *b == b'-').all(|part| part.len() < 16 && part.iter().all(u8::is_ascii_lowercase));
     !words || !rest.contains(&b'-')
 }
 
@@ -124,7 +126,11 @@ fn word(text: &str, groups: &Captures<'_>) -> Result<Span, usize> {
     }
     if let Some(found) = value("basic") {
         let masked = is_user_and_password(found.as_str());
-        return if masked { spanned(found.start(), found.end(), Kind::BasicAuth) } else { Err(found.start()) };
+        return if masked {
+            spanned(found.start(), found.end(), Kind::BasicAuth)
+        } else {
+            Err(found.start())
+        };
     }
     if let Some(found) = value("key") {
         let long = found.as_str().chars().count() >= 8 || found.as_str().bytes().any(|b| b.is_ascii_digit());
@@ -196,9 +202,11 @@ fn authorization(text: &str, from: usize) -> Result<Span, usize> {
         &text[from..end.map_or(text.len(), |(at, _)| from + at)]
     };
     let scheme = word(from);
-    let one_word = ["bearer", "basic", "token", "apikey", "bot"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    let whole_line =
-        ["digest", "negotiate", "ntlm", "aws4-hmac-sha256"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let one_word =
+        ["bearer", "basic", "token", "apikey", "bot"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let whole_line = ["digest", "negotiate", "ntlm", "aws4-hmac-sha256"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known));
     if !one_word && !whole_line {
         let random = looks_random(scheme) && !is_placeholder(scheme);
         let end = if scheme.len() >= 64 { line_end(text, from) } else { from + scheme.len() };
@@ -237,17 +245,38 @@ fn is_harmless_name(before: &str, name: &str) -> bool {
     if name != "token" {
         return false;
     }
-    let tail: String = before.chars().rev().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).take(24).collect();
+    let tail: String = before
+        .chars()
+        .rev()
+        .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+        .take(24)
+        .collect();
     let word: String = tail.chars().rev().collect::<String>().to_ascii_lowercase();
     let word = word.trim_end_matches(['_', '-']);
-    ["page", "next", "continuation", "progress", "sync", "cursor", "eos", "bos", "pad", "unk", "sep", "mask", "cls"]
-        .iter()
-        .any(|end| word.ends_with(end))
+    [
+        "page",
+        "next",
+        "continuation",
+        "progress",
+        "sync",
+        "cursor",
+        "eos",
+        "bos",
+        "pad",
+        "unk",
+        "sep",
+        "mask",
+        "cls",
+    ]
+    .iter()
+    .any(|end| word.ends_with(end))
 }
 
 /// Values that stand for a value: `${X}`, `<token>`, `***`, `None`, or an earlier mask.
 fn is_placeholder(value: &str) -> bool {
-    let inner = |open: &str, close: &str| value.strip_prefix(open).is_some_and(|rest| rest.trim_end_matches([')', ']', '.']).ends_with(close));
+    let inner = |open: &str, close: &str| {
+        value.strip_prefix(open).is_some_and(|rest| rest.trim_end_matches([')', ']', '.']).ends_with(close))
+    };
     let variable = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     (value.starts_with('[') && value.contains("REDACTED"))
         || variable.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
@@ -268,17 +297,45 @@ fn follows_bearer(word: &str) -> bool {
         || word.starts_with("auth")
         || matches!(
             word.as_str(),
-            "of" | "token" | "tokens" | "scheme" | "and" | "or" | "is" | "was" | "header" | "headers" | "credential"
-                | "credentials" | "to" | "in" | "on" | "for" | "with" | "must" | "bonds" | "bond" | "shares" | "the"
-                | "method" | "format" | "prefix" | "type" | "only" | "not" | "from" | "as" | "by" | "has"
+            "of" | "token"
+                | "tokens"
+                | "scheme"
+                | "and"
+                | "or"
+                | "is"
+                | "was"
+                | "header"
+                | "headers"
+                | "credential"
+                | "credentials"
+                | "to"
+                | "in"
+                | "on"
+                | "for"
+                | "with"
+                | "must"
+                | "bonds"
+                | "bond"
+                | "shares"
+                | "the"
+                | "method"
+                | "format"
+                | "prefix"
+                | "type"
+                | "only"
+                | "not"
+                | "from"
+                | "as"
+                | "by"
+                | "has"
         )
 }
 
 /// `str.lower`, `self.token`, `itemgetter(1)`: a program, not a value.
 fn is_code(value: &str) -> bool {
     const ROOTS: [&str; 20] = [
-        "self", "this", "os", "process", "env", "config", "cfg", "settings", "str", "args", "opts", "options", "params",
-        "request", "req", "ctx", "operator", "app", "secrets", "std",
+        "self", "this", "os", "process", "env", "config", "cfg", "settings", "str", "args", "opts",
+        "options", "params", "request", "req", "ctx", "operator", "app", "secrets", "std",
     ];
     let word = value.split(['(', '[', ')', '.']).next().unwrap_or("");
     let identifier = !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
@@ -296,7 +353,8 @@ fn looks_random(value: &str) -> bool {
     let value = value.trim_end_matches([')', ']', '}', '>', '.']);
     let (digit, letter) =
         (value.bytes().any(|b| b.is_ascii_digit()), value.bytes().any(|b| b.is_ascii_alphabetic()));
-    let code = value.bytes().any(|b| matches!(b, b'(' | b')' | b'<' | b'>' | b'[' | b']' | b'{' | b'}' | b'|'));
+    let code =
+        value.bytes().any(|b| matches!(b, b'(' | b')' | b'<' | b'>' | b'[' | b']' | b'{' | b'}' | b'|'));
     if code {
         return false;
     }
@@ -310,7 +368,9 @@ fn is_user_and_password(value: &str) -> bool {
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
     let decodes = |alphabet| GeneralPurpose::new(alphabet, config).decode(value).ok();
-    decodes(&alphabet::STANDARD).or_else(|| decodes(&alphabet::URL_SAFE)).is_some_and(|bytes| bytes.contains(&b':'))
+    decodes(&alphabet::STANDARD)
+        .or_else(|| decodes(&alphabet::URL_SAFE))
+        .is_some_and(|bytes| bytes.contains(&b':'))
 }
 
 /// Whether a JSON member of this name holds a credential in its text.
@@ -320,8 +380,22 @@ pub(super) fn member_kind(name: &str) -> Option<Kind> {
     }
     let lower = name.to_ascii_lowercase();
     const ENDS: [&str; 16] = [
-        "token", "secret", "password", "passwd", "passphrase", "api_key", "api-key", "apikey", "access_key", "accesskey",
-        "private_key", "privatekey", "secret_key", "secretkey", "authorization", "cookie",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "api_key",
+        "api-key",
+        "apikey",
+        "access_key",
+        "accesskey",
+        "private_key",
+        "privatekey",
+        "secret_key",
+        "secretkey",
+        "authorization",
+        "cookie",
     ];
     let end = ENDS.iter().find(|end| lower.ends_with(**end))?;
     if is_harmless_name(&lower[..lower.len() - end.len()], end) {

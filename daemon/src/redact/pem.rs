@@ -55,30 +55,30 @@ pub(super) fn tail(text: &str, end: usize) -> usize {
 }
 
 /// Length of the lines at the start of `text` that can belong to a key.
-pub(super) fn body_lines(text: &str) -> usize {
-    let mut length = 0;
-    for (i, line) in text.split_inclusive('\n').enumerate() {
-        // The rest of the first line always belongs: the block may be written on one line.
-        let bare = line.trim_end_matches(['\n', '\r']);
-        if !is_body(bare) {
-            return if i == 0 { first_word(bare) } else { length };
-        }
-        length += line.len();
-    }
-    length
+fn body_lines(text: &str) -> usize {
+    // The rest of the first line: a block may be written on one line. Only what is taken is looked
+    // at, so that a line full of openings costs linear time.
+    let run = text.bytes().take_while(|b| is_base64(*b)).count();
+    let rest = &text[run..];
+    let first = match rest.find(|c: char| !matches!(c, ' ' | '\t' | '\r')) {
+        Some(at) if rest.as_bytes()[at] == b'\n' => run + at + 1,
+        _ => return run,
+    };
+    let more = text[first..].split_inclusive('\n').take_while(|line| is_body(line)).map(str::len);
+    first + more.sum::<usize>()
 }
 
 /// Whether a line can stand inside a block.
 pub(super) fn is_body(line: &str) -> bool {
     let line = line.trim();
-    let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\');
-    if line.bytes().all(base64) || line.starts_with("Proc-Type:") || line.starts_with("DEK-Info:") {
+    if line.bytes().all(is_base64) || line.starts_with("Proc-Type:") || line.starts_with("DEK-Info:") {
         return true;
     }
     // A log prefix before the line, or several lines on one.
-    line.as_bytes().split(|b| !base64(*b)).any(|run| run.len() >= MIN_RUN)
+    line.as_bytes().split(|b| !is_base64(*b)).any(|run| run.len() >= MIN_RUN)
 }
 
-fn first_word(line: &str) -> usize {
-    line.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'')).unwrap_or(line.len())
+/// Backslashes too: in a log, line ends may be written as `\n`.
+fn is_base64(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\')
 }

@@ -87,7 +87,9 @@ impl StreamRedactor {
     fn skip_swallowed<'t>(&mut self, text: &'t str) -> &'t str {
         let end = match self.swallow {
             Swallow::Nothing => return text,
-            Swallow::Token => text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | ',' | ';')),
+            Swallow::Token => {
+                text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | ',' | ';'))
+            }
             Swallow::Line => text.find('\n'),
             Swallow::Pem => return self.skip_key(text),
         };

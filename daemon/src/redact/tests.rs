@@ -119,7 +119,9 @@ fn harmless_texts_stay_as_they_are() {
 fn planted_secrets_are_masked_in_every_form() {
     let redactor = redactor(&[]);
     for (text, secret) in planted() {
-        for (before, after) in [("", ""), ("failed: ", " (retry)"), ("{\"e\":\"", "\"}"), ("(", ")"), ("日本", "日本")] {
+        for (before, after) in
+            [("", ""), ("failed: ", " (retry)"), ("{\"e\":\"", "\"}"), ("(", ")"), ("日本", "日本")]
+        {
             if before.ends_with('本') && !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
                 continue;
             }
@@ -252,10 +254,37 @@ fn a_key_without_an_end_stops_at_the_first_foreign_line() {
 fn hostile_texts_take_linear_time() {
     let redactor = redactor(&["known-value-1"]);
     for piece in [
-        "a=", "token", "token:", "token: ", "token=", "key=", "bearer ", "basic aaaa ", "cookie: ", "cookie: a",
-        "authorization: ", "authorization: basic ", "sk-", "sk-a-", "eyJaaaaaaaa", "eyJaaaaaaaa.", "://", "://a:", "://a:b",
-        "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "\"token\":\"", "'token':'", "token\\\"", "--a", "--token ", "ghp_",
-        "known-value-", "\\", "\"", "[",
+        "a=",
+        "token",
+        "token:",
+        "token: ",
+        "token=",
+        "key=",
+        "bearer ",
+        "basic aaaa ",
+        "cookie: ",
+        "cookie: a",
+        "authorization: ",
+        "authorization: basic ",
+        "sk-",
+        "sk-a-",
+        "eyJaaaaaaaa",
+        "eyJaaaaaaaa.",
+        "://",
+        "://a:",
+        "://a:b",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY-----",
+        "\"token\":\"",
+        "'token':'",
+        "token\\\"",
+        "--a",
+        "--token ",
+        "ghp_",
+        "known-value-",
+        "\\",
+        "\"",
+        "[",
     ] {
         let text = piece.repeat(60_000 / piece.len());
         // Quadratic time would be hours; the test only has to end.
@@ -299,7 +328,10 @@ fn a_key_that_comes_line_by_line_is_masked() {
 fn a_known_value_of_several_lines_is_masked_line_by_line() {
     let value = "first line of the secret\nsecond line of the secret";
     let redactor = Arc::new(redactor(&[value]));
-    assert_eq!(streamed(&redactor, &[b"a first line of the secret\n", b"second line of the secret\n"]), "a [REDACTED]\n[REDACTED]\n");
+    assert_eq!(
+        streamed(&redactor, &[b"a first line of the secret\n", b"second line of the secret\n"]),
+        "a [REDACTED]\n[REDACTED]\n"
+    );
 }
 
 #[test]
@@ -307,7 +339,12 @@ fn a_line_that_never_ends_is_cut_where_no_secret_is() {
     let value = "K".repeat(3000);
     let redactor = Arc::new(redactor(&[&value]));
     for lead in (60_000..70_000).step_by(997) {
-        let text = format!("{} {value} password={} tail {}", "x".repeat(lead), "p1".repeat(50_000), "y".repeat(20_000));
+        let text = format!(
+            "{} {value} password={} tail {}",
+            "x".repeat(lead),
+            "p1".repeat(50_000),
+            "y".repeat(20_000)
+        );
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(4096).collect();
         let shown = streamed(&redactor, &pieces);
         assert!(!shown.contains("KKK") && !shown.contains("p1p1"), "lead {lead}");
@@ -362,10 +399,12 @@ proptest! {
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {
-    let text = || {
-        proptest::collection::vec(secret_text(), 1..3).prop_map(|parts| parts.join("\n\""))
-    };
-    let leaf = prop_oneof![text().prop_map(serde_json::Value::from), Just(serde_json::json!(1.50)), Just(serde_json::json!(null))];
+    let text = || proptest::collection::vec(secret_text(), 1..3).prop_map(|parts| parts.join("\n\""));
+    let leaf = prop_oneof![
+        text().prop_map(serde_json::Value::from),
+        Just(serde_json::json!(1.50)),
+        Just(serde_json::json!(null))
+    ];
     leaf.prop_recursive(3, 16, 4, move |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
@@ -380,8 +419,12 @@ fn same_shape(a: &serde_json::Value, b: &serde_json::Value) -> bool {
     use serde_json::Value;
     match (a, b) {
         (Value::String(_), Value::String(_)) => true,
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b)),
-        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && a.values().zip(b.values()).all(|(a, b)| same_shape(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.values().zip(b.values()).all(|(a, b)| same_shape(a, b))
+        }
         (a, b) => a == b,
     }
 }

@@ -4,6 +4,7 @@
 //! Owner: `boot` gathers it once and again when `.env` changes. Reads files and the password
 //! database (may block: call it on the blocking pool). Starts no process, see `shell_query`.
 
+use crate::secret::{KnownSecrets, Secret, value_is_secret};
 use crate::server::environment::FileKind;
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,6 +108,24 @@ impl BaseEnv {
             .find_map(|map| map.get(name))
             .map(String::as_str)
     }
+    /// Adds every secret that these variables hold: values under a name that says so, and passwords in
+    /// addresses (`http://user:password@proxy`).
+    pub fn note_secrets(&self, known: &mut KnownSecrets) {
+        for (name, value) in self.dotenv.iter().chain(&self.vars).chain(&self.manager) {
+            known.note(name, value);
+            if let Some(password) = password_in(value).filter(|password| value_is_secret(password)) {
+                known.insert(Secret::new(password));
+            }
+        }
+    }
+}
+
+/// The password of `scheme://user:password@host`.
+pub(crate) fn password_in(address: &str) -> Option<&str> {
+    let (_, rest) = address.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let (userinfo, _) = authority.rsplit_once('@')?;
+    userinfo.split_once(':').map(|(_, password)| password).filter(|password| !password.is_empty())
 }
 
 /// Folders below the home where package managers put programs, the common ones first.
@@ -239,6 +258,21 @@ mod tests {
         let base = BaseEnv { dotenv, ..BaseEnv::default() };
         let text = format!("{base:?}");
         assert!(text.contains("API_KEY") && !text.contains("tellnobody"), "{text}");
+    }
+
+    #[test]
+    fn secrets_are_found_by_name_and_in_addresses() {
+        let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let base = BaseEnv {
+            dotenv: map("GITHUB_TOKEN", "tokenvalue"),
+            vars: map("HTTPS_PROXY", "http://me:proxypass@proxy:3128/"),
+            manager: map("LANG", "de_DE.UTF-8"),
+            ..BaseEnv::default()
+        };
+        let mut known = KnownSecrets::default();
+        base.note_secrets(&mut known);
+        let found: Vec<String> = known.longest_first().iter().map(|s| s.expose().to_owned()).collect();
+        assert_eq!(found, ["tokenvalue", "proxypass"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub use crate::server::package::{Ecosystem, Package, package_of, packages_of};
 
 use crate::config::StdioConfig;
 use crate::secret::{KnownSecrets, name_says_secret, value_is_secret};
+use crate::server::base_env::password_in;
 use crate::server::package::base_name;
 use std::path::Path;
 
@@ -166,8 +167,16 @@ fn has_word(text: &str, word: &str) -> bool {
 
 const OWN: [&str; 3] = ["hermesctl", "hermes", "hermesd"];
 
+/// Launchers whose arguments name a program, besides wrappers and shells.
+const LAUNCHERS: [&str; 10] = ["npx", "bunx", "pnpx", "npm", "pnpm", "yarn", "bun", "uvx", "uv", "pipx"];
+
 /// Our own program if the command line runs its `mcp serve`, by itself, by a launcher or by a shell.
 fn own_serve(command: &str, args: &[String]) -> Option<String> {
+    let name = base_name(command);
+    let starts_others = [&SHELLS[..], &WRAPPERS, &LAUNCHERS].concat().contains(&name.as_str());
+    if !starts_others && !OWN.contains(&name.as_str()) {
+        return None; // a word `hermes` among its arguments is only an argument
+    }
     let words = std::iter::once(command).chain(args.iter().flat_map(|arg| arg.split_whitespace()));
     let mut words = words.map(unquoted);
     let program = words.find_map(|word| Some(base_name(word)).filter(|name| OWN.contains(&name.as_str())))?;
@@ -192,7 +201,7 @@ pub fn args_with_secrets(args: &[String], known: &KnownSecrets) -> Vec<usize> {
         known.iter().any(|secret| secret.expose().len() >= 8 && arg.contains(secret.expose()))
             || TOKEN_STARTS.iter().any(|start| has_token(arg, start))
             || named_secret(arg)
-            || has_password(arg)
+            || password_in(arg).is_some()
             || (after_secret_option(at).is_some() && !arg.starts_with('-') && value_is_secret(arg))
     };
     args.iter().enumerate().filter(|(at, arg)| is_secret(*at, arg)).map(|(at, _)| at).collect()
@@ -221,16 +230,6 @@ fn named_secret(arg: &str) -> bool {
     let clean =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     clean && name_says_secret(name) && value_is_secret(value)
-}
-
-/// `scheme://user:password@host`.
-fn has_password(arg: &str) -> bool {
-    let Some((_, rest)) = arg.split_once("://") else {
-        return false;
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let userinfo = authority.rsplit_once('@').map(|(userinfo, _)| userinfo);
-    userinfo.and_then(|userinfo| userinfo.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
 }
 
 #[cfg(test)]
@@ -320,6 +319,7 @@ mod tests {
         for (command, args) in [
             ("hermesctl", &["mcp", "list"][..]),
             ("codex", &["mcp", "serve"]),
+            ("other", &["--dir", "/srv/hermes", "mcp", "serve"]),
             ("npx", &["-y", "hermes-tools", "mcp", "serve"]),
         ] {
             assert_eq!(checked(command, args), Ok(()), "{command} {args:?}");

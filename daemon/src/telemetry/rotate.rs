@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -95,7 +95,16 @@ impl RotatingFile {
         if self.open.is_none() {
             let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
             let mut options = OpenOptions::new();
-            let file = options.append(true).create(true).mode(0o600).custom_flags(flags).open(&self.path)?;
+            options.append(true).create(true).mode(0o600).custom_flags(flags);
+            let file = match options.open(&self.path) {
+                // Somebody removed the whole folder to make room.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let folder = self.path.parent().unwrap_or(Path::new("."));
+                    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                    options.open(&self.path)?
+                }
+                other => other?,
+            };
             let meta = file.metadata()?;
             if !meta.is_file() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -155,15 +164,17 @@ struct Part {
     size: u64,
     modified: SystemTime,
     rotated: bool,
+    own: bool,
 }
 
 /// Brings the log files in `folder` down to `cap` bytes: first rotated parts, then logs that nobody
-/// in `live` writes, oldest first. Returns how many bytes are left. Blocking.
-pub fn enforce_cap(folder: &Path, cap: u64, live: &[PathBuf]) -> u64 {
-    let mut parts = parts_in(folder);
+/// in `live` writes, oldest first; parts of the log called `own` go last, because they say what
+/// happened. Returns how many bytes are left. Blocking.
+pub fn enforce_cap(folder: &Path, cap: u64, live: &[PathBuf], own: &str) -> u64 {
+    let mut parts = parts_in(folder, own);
     let mut total: u64 = parts.iter().map(|part| part.size).sum();
     parts.retain(|part| !live.contains(&part.path));
-    parts.sort_by_key(|part| (!part.rotated, part.modified));
+    parts.sort_by_key(|part| (part.own, !part.rotated, part.modified));
     for part in parts {
         if total <= cap {
             break;
@@ -175,7 +186,7 @@ pub fn enforce_cap(folder: &Path, cap: u64, live: &[PathBuf]) -> u64 {
     total
 }
 
-fn parts_in(folder: &Path) -> Vec<Part> {
+fn parts_in(folder: &Path, own: &str) -> Vec<Part> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -188,6 +199,7 @@ fn parts_in(folder: &Path) -> Vec<Part> {
             size: meta.len(),
             modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             rotated,
+            own: name.starts_with(own),
         })
     };
     entries.filter_map(|entry| part(entry.ok()?)).collect()
@@ -232,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_folder_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("logs/hermesd/a.log");
+        RotatingFile::new(path.clone(), 100, 2).append(b"new\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o077, 0);
+    }
+
+    #[test]
     fn a_symlink_in_the_place_of_the_log_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("precious");
@@ -252,14 +273,17 @@ mod tests {
     #[test]
     fn the_cap_takes_rotated_parts_then_logs_of_servers_that_are_gone_and_never_live_ones() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["live.log", "live.log.1", "gone.log", "notes.txt"] {
+        for name in ["own.log.1", "live.log", "live.log.1", "gone.log", "notes.txt"] {
             fs::write(dir.path().join(name), [b'x'; 100]).unwrap();
         }
         let live = [dir.path().join("live.log")];
-        assert_eq!(enforce_cap(dir.path(), 300, &live), 300);
-        assert_eq!(enforce_cap(dir.path(), 299, &live), 200);
-        assert_eq!(names(dir.path()), ["gone.log", "live.log", "notes.txt"]);
-        assert_eq!(enforce_cap(dir.path(), 10, &live), 100);
+        let cap = |bytes| enforce_cap(dir.path(), bytes, &live, "own.log");
+        assert_eq!(cap(400), 400);
+        assert_eq!(cap(399), 300);
+        assert_eq!(names(dir.path()), ["gone.log", "live.log", "notes.txt", "own.log.1"]);
+        assert_eq!(cap(200), 200);
+        assert_eq!(names(dir.path()), ["live.log", "notes.txt", "own.log.1"]);
+        assert_eq!(cap(10), 100);
         assert_eq!(names(dir.path()), ["live.log", "notes.txt"]);
     }
 }

@@ -40,6 +40,8 @@ pub struct LogLimits {
     pub tail_lines: usize,
     /// What one server may write.
     pub rate: Rate,
+    /// How long counted lines wait for a kept one before their count is written. Default 5 s.
+    pub report_after: Duration,
     /// Messages waiting for the writer. Default 8192.
     pub queue_lines: usize,
     /// Bytes waiting for the writer. Default 4 MiB.
@@ -54,6 +56,7 @@ impl Default for LogLimits {
             total_bytes: 100 * 1024 * 1024,
             tail_lines: 50,
             rate: Rate::default(),
+            report_after: Duration::from_secs(5),
             queue_lines: 8192,
             queue_bytes: 4 * 1024 * 1024,
         }

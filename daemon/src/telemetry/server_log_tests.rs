@@ -61,6 +61,22 @@ async fn repetitions_that_never_end_are_said_at_the_flush() {
 }
 
 #[tokio::test]
+async fn a_count_is_written_by_itself_when_no_other_line_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = LogLimits { report_after: Duration::from_millis(1), ..LogLimits::default() };
+    let log = start(dir.path(), limits).open(&name("fs"));
+    let (_, mut feed) = log.follow(0);
+    log.line(b"again");
+    log.line(b"again");
+    let Some(Fed::Line(first)) = feed.next().await else { panic!("the line itself") };
+    let Some(Fed::Line(second)) = feed.next().await else { panic!("its count") };
+    assert!(
+        first.ends_with(" again") && second.ends_with(" -- last line repeated once more"),
+        "{first} {second}"
+    );
+}
+
+#[tokio::test]
 async fn a_secret_at_the_cut_of_a_long_line_is_not_halved() {
     let dir = tempfile::tempdir().unwrap();
     let log = start(dir.path(), LogLimits::default()).open(&name("fs"));

@@ -9,18 +9,15 @@ use crate::telemetry::escape::{MAX_LINE, escape_part};
 use crate::telemetry::intake::Report;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::rotate::{RotatingFile, Written, enforce_cap};
-use crate::telemetry::server_log::{LogLimits, LogState, Stamp};
+use crate::telemetry::server_log::{LogLimits, LogState, OWN_LOG, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tokio::sync::oneshot;
-
-/// How long counted lines wait for a kept one before their count is written by itself.
-const REPORT_AFTER: Duration = Duration::from_secs(5);
 
 /// An order to the writer.
 #[derive(Debug)]
@@ -105,7 +102,7 @@ impl Writer {
                 self.write(&log, at, &text);
             }
             Message::ReportLater(log) => {
-                self.reports.push_back((Instant::now() + REPORT_AFTER, Arc::downgrade(&log)));
+                self.reports.push_back((Instant::now() + self.limits.report_after, Arc::downgrade(&log)));
             }
             Message::Flush(done) => {
                 self.write_all_reports();
@@ -218,9 +215,10 @@ impl Writer {
         self.files.retain(|_, open| open.log.strong_count() > 0);
         let live: Vec<PathBuf> = self.files.keys().cloned().collect();
         let cap = self.limits.total_bytes - self.slack();
-        let mut left = enforce_cap(&self.folder, cap, &live);
+        let mut left = enforce_cap(&self.folder, cap, &live, OWN_LOG);
         while left > cap {
-            let largest = self.files.values_mut().map(|open| &mut open.file).max_by_key(|file| file.size());
+            let servers = self.files.iter_mut().filter(|(path, _)| !path.ends_with(OWN_LOG));
+            let largest = servers.map(|(_, open)| &mut open.file).max_by_key(|file| file.size());
             let Some(file) = largest.filter(|file| file.size() > 0) else {
                 return; // what is left is not ours to empty
             };

@@ -41,8 +41,10 @@ pub struct Entry {
     pub server: String,
     /// Which spawn of the instance, for the log.
     pub generation: u64,
-    /// The marker: `HERMESD_INSTANCE` of the server, `HERMESD_GUARD` of the guard.
+    /// The marker of the server: value of its `HERMESD_INSTANCE`.
     pub instance: String,
+    /// The marker of the guard: value of its `HERMESD_GUARD`.
+    pub guard_marker: String,
     /// The guard; its pid is the session of the server.
     pub guard: Identity,
     /// The server's first process, its pid also the process group; unknown until it runs.
@@ -161,6 +163,16 @@ impl Ledger {
         self.change(|children| drop(children.remove(instance))).await
     }
 
+    /// Notes a child until the returned value is dropped without [`Pending::keep`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: given up, the entry is forgotten.
+    pub(super) async fn record_pending(&self, entry: Entry) -> (Pending<'_>, Result<(), LedgerError>) {
+        let pending = Pending { ledger: self, instance: Some(entry.instance.clone()) };
+        let written = self.record(entry).await;
+        (pending, written)
+    }
+
     /// What is noted now.
     pub fn entries(&self) -> Vec<Entry> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).children.values().cloned().collect()
@@ -180,6 +192,31 @@ impl Ledger {
             Err(panicked) => io::Error::other(panicked),
         };
         Err(LedgerError { path: self.shared.path.clone(), source })
+    }
+}
+
+/// An entry whose launch is not through yet.
+#[derive(Debug)]
+pub(super) struct Pending<'a> {
+    ledger: &'a Ledger,
+    instance: Option<String>,
+}
+
+impl Pending<'_> {
+    /// The launch succeeded: the entry stays.
+    pub(super) fn keep(mut self) {
+        self.instance = None;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        // Only the books: the guard ends by its lifeline, and the next write brings this to disk.
+        if let Some(instance) = self.instance.take() {
+            let mut state = self.ledger.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.children.remove(&instance);
+            state.version += 1;
+        }
     }
 }
 
@@ -228,6 +265,7 @@ mod tests {
             server: "w".to_owned(),
             generation: 1,
             instance: instance.to_owned(),
+            guard_marker: "g".to_owned(),
             guard: Identity { pid: 10, start: 20 },
             leader: None,
             keep_leavers: false,

@@ -125,7 +125,7 @@ fn read(path: &Path) -> Result<Record, LedgerState> {
 fn wait_for_guards(entries: &[Entry], patience: Duration) -> Duration {
     let begin = table::clock();
     let living =
-        |entry: &Entry| verify(entry.guard.pid, entry.guard.start, GUARD_MARKER, &entry.instance).is_ok();
+        |entry: &Entry| verify(entry.guard.pid, entry.guard.start, GUARD_MARKER, &entry.guard_marker).is_ok();
     while entries.iter().any(living) && table::clock() < begin + patience {
         table::pause(Duration::from_millis(20));
     }
@@ -153,7 +153,7 @@ fn verify(
 }
 
 fn reap(entry: &Entry, report: &mut ReapReport) {
-    match verify(entry.guard.pid, entry.guard.start, GUARD_MARKER, &entry.instance) {
+    match verify(entry.guard.pid, entry.guard.start, GUARD_MARKER, &entry.guard_marker) {
         // It had its time. Its server dies with it; the sweep below finds the rest.
         Ok(guard) => {
             table::signal(&guard, Signal::KILL);

@@ -129,10 +129,19 @@ pub fn of_errno(step: Step, errno: i32, program: &Path, cwd: &Path) -> LaunchErr
         (Step::Exec, Errno::TOOBIG | Errno::INVAL) => return LaunchError::BadArguments { program, source },
         (Step::Exec, Errno::ACCESS | Errno::PERM | Errno::ISDIR) if program.is_dir() => NotExecutable::Folder,
         (Step::Exec, Errno::ACCESS | Errno::PERM | Errno::ISDIR) => NotExecutable::Permission,
-        (Step::Exec, Errno::NOEXEC | Errno::LIBBAD) => NotExecutable::Format,
+        (Step::Exec, errno) if foreign_format(errno) => NotExecutable::Format,
         (Step::Fork | Step::Exec, _) => return LaunchError::Exhausted { program, source },
     };
     LaunchError::NotExecutable { program, reason }
+}
+
+fn foreign_format(errno: Errno) -> bool {
+    #[cfg(target_os = "linux")]
+    let foreign = errno == Errno::LIBBAD;
+    // EBADEXEC, EBADARCH and EBADMACHO of <sys/errno.h>.
+    #[cfg(target_os = "macos")]
+    let foreign = matches!(errno.raw_os_error(), 85 | 86 | 88);
+    foreign || errno == Errno::NOEXEC
 }
 
 /// What an existing file needs to run: its `#!` line, or the system's loader.

@@ -8,18 +8,18 @@ pub use super::control::{Control, Exit, StopError, Stopped};
 pub use super::refusal::{LaunchError, NotExecutable};
 
 use super::control::{Channel, ContainerClient, blocking};
-use super::ledger::{ContainerEntry, Entry, Identity, Ledger};
+use super::ledger::{ContainerEntry, Entry, Identity, Ledger, LedgerError};
 use super::refusal;
 use crate::config::Detached;
 use crate::guard::{self, GuardPid};
 use crate::names::{Generation, ServerName};
 use crate::process::container;
-use crate::process::orders::{LaunchOrder, Leavers, Order, Report};
+use crate::process::orders::{ContainerOrder, LaunchOrder, Leavers, Order, Report};
 use crate::process::sweep::{Lost, Session};
 use crate::process::table::{GUARD_MARKER, INSTANCE_MARKER};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -80,6 +80,7 @@ pub struct Child {
 /// What came out of starting a guard.
 struct Started {
     guard: GuardPid,
+    marker: String,
     identity: Identity,
     channel: std::os::unix::net::UnixStream,
     ends: [OwnedFd; 3],
@@ -112,23 +113,20 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
         }
         start_guard(&exe, &label, &marker)
     });
-    let Started { guard, identity, channel, ends } = started.await.map_err(guard_error)?;
+    let Started { guard, marker, identity, channel, ends } = started.await.map_err(guard_error)?;
 
     let mut entry = Entry {
         server: server.as_str().to_owned(),
         generation: generation.0,
         instance: instance.clone(),
+        guard_marker: marker,
         guard: identity,
         leader: None,
         keep_leavers: leavers == Leavers::Keep,
-        container: container.as_ref().map(|order| ContainerEntry {
-            program: program.clone(),
-            globals: order.globals.iter().map(|option| option.to_string_lossy().into_owned()).collect(),
-            cidfile: order.cidfile.clone(),
-            after: order.after,
-        }),
+        container: container.as_ref().map(|order| container_entry(&program, order)),
     };
-    note(ledger, &entry).await;
+    let (pending, written) = ledger.record_pending(entry.clone()).await;
+    warn_unwritten(&entry, written);
 
     let mut channel = Channel::new(UnixStream::from_std(channel).map_err(guard_error)?);
     let client =
@@ -149,22 +147,15 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
     let pid = match report {
         Some(Report::Spawned { pid }) => pid,
         other => {
-            let refused = blocking(move || {
-                // Reports nothing or a refusal only right before its end.
-                drop(channel);
-                guard.reap();
-                match other {
-                    Some(Report::Refused { step, errno }) => refusal::of_errno(step, errno, &program, &cwd),
-                    _ => LaunchError::GuardLost { server: entry.server },
-                }
-            });
-            let error = refused.await;
+            drop(channel);
+            let error = blocking(move || why_refused(other, guard, &entry.server, &program, &cwd)).await;
             let _ = ledger.forget(&instance).await;
             return Err(error);
         }
     };
     entry.leader = blocking(move || Identity::of(pid)).await;
-    note(ledger, &entry).await;
+    warn_unwritten(&entry, ledger.record(entry.clone()).await);
+    pending.keep();
 
     let guard_pid = guard.get();
     let lost = Lost { instance, guard: guard_pid, session: Session::Held, since: identity.start, leavers };
@@ -180,9 +171,34 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
     })
 }
 
+/// Waits for the end of a guard that started nothing, and names the cause. Blocks.
+fn why_refused(
+    report: Option<Report>,
+    guard: GuardPid,
+    server: &str,
+    program: &Path,
+    cwd: &Path,
+) -> LaunchError {
+    // Its channel is closed and it reports a refusal, or nothing, only right before its end.
+    guard.reap();
+    match report {
+        Some(Report::Refused { step, errno }) => refusal::of_errno(step, errno, program, cwd),
+        _ => LaunchError::GuardLost { server: server.to_owned() },
+    }
+}
+
+fn container_entry(program: &Path, order: &ContainerOrder) -> ContainerEntry {
+    ContainerEntry {
+        program: program.to_owned(),
+        globals: order.globals.iter().map(|option| option.to_string_lossy().into_owned()).collect(),
+        cidfile: order.cidfile.clone(),
+        after: order.after,
+    }
+}
+
 /// The guard cleans up without the ledger too; a full disk must not keep servers from starting.
-async fn note(ledger: &Ledger, entry: &Entry) {
-    if let Err(error) = ledger.record(entry.clone()).await {
+fn warn_unwritten(entry: &Entry, written: Result<(), LedgerError>) {
+    if let Err(error) = written {
         tracing::warn!(server = %entry.server, %error, "child ledger not written");
     }
 }
@@ -205,10 +221,26 @@ fn start_guard(exe: &Path, label: &str, marker: &str) -> io::Result<Started> {
     let (channel, channel_theirs) = std::os::unix::net::UnixStream::pair()?;
     channel.set_nonblocking(true)?;
     let fds = [stdin_theirs.as_fd(), stdout_theirs.as_fd(), stderr_theirs.as_fd(), channel_theirs.as_fd()];
-    let guard = guard::spawn_guard(exe, label, &[(GUARD_MARKER, marker)], fds)?;
+    let (guard, marker) = bear_guard(exe, label, marker, fds)?;
     // It cannot be gone: nobody but us reaps it.
     let identity = Identity::of(guard.get()).ok_or(io::ErrorKind::NotFound)?;
-    Ok(Started { guard, identity, channel, ends: [stdin, stdout, stderr] })
+    Ok(Started { guard, marker, identity, channel, ends: [stdin, stdout, stderr] })
+}
+
+/// A new guard and its marker.
+fn bear_guard(
+    exe: &Path,
+    label: &str,
+    marker: &str,
+    fds: [BorrowedFd<'_>; 4],
+) -> io::Result<(GuardPid, String)> {
+    #[cfg(target_os = "linux")]
+    match crate::process::nursery::bear(exe, label, fds) {
+        Ok(born) => return Ok(born),
+        // A killed nursery, or a kernel that forbids it: a guard can always be started directly.
+        Err(error) => tracing::debug!(%error, "guard not born in the nursery"),
+    }
+    Ok((guard::spawn_guard(exe, label, &[(GUARD_MARKER, marker)], fds)?, marker.to_owned()))
 }
 
 /// Read and write end, neither inherited by any program.
