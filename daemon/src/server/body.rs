@@ -5,11 +5,10 @@
 
 use super::launch::{Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
-use super::supervisor::{Job, Supervisor};
+use super::supervisor::{Job, Shared, Supervisor};
 use super::wire::task::Wire;
 use super::wire::{EndReason, Fact, WireHandle, WireLimits};
 use crate::names::{Generation, ServerName};
-use crate::tasks::TaskGroup;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,12 +40,13 @@ pub(crate) struct Body {
 
 impl Body {
     /// Starts the connection on the pipes of `launched`.
-    pub(crate) fn start(launched: Launched, generation: Generation, tasks: &TaskGroup) -> (Self, WireHandle) {
+    pub(crate) fn start(launched: Launched, generation: Generation, shared: &Shared) -> (Self, WireHandle) {
         let (facts_in, facts) = mpsc::channel(FACT_BACKLOG);
         let wire_stop = CancellationToken::new();
         let pipes = (launched.stdin, launched.stdout);
+        let limits = WireLimits { roots: shared.roots.clone(), ..WireLimits::default() };
         let (wire, ended) =
-            Wire::start(generation, pipes, facts_in, WireLimits::default(), wire_stop.clone(), tasks);
+            Wire::start(generation, pipes, facts_in, limits, wire_stop.clone(), &shared.tasks);
         let body = Self {
             pid: launched.pid,
             guard_pid: launched.guard_pid,

@@ -6,7 +6,7 @@
 
 use super::body::Body;
 use super::breaker::WasOpen;
-use super::handshake::{self, Agreed, HandshakeError};
+use super::handshake::{self, Agreed, HandshakeError, Offer};
 use super::health::Ping;
 use super::launch::{Ignition, Launched, Launcher};
 use super::lifecycle::{Event, Failure, Phase};
@@ -80,11 +80,12 @@ pub(crate) async fn launch(
 pub(crate) async fn introduce(
     wire: WireHandle,
     config: Arc<ServerConfig>,
+    offer: Offer,
     budget: Duration,
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::initialize(&wire, &config.protocol, budget).await {
+    let agreed = match handshake::initialize(&wire, &config.protocol, offer, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -147,7 +148,7 @@ impl Supervisor {
     pub(super) fn launched(&mut self, launched: Result<Launched, Failure>) {
         match launched {
             Ok(launched) => {
-                let (body, wire) = Body::start(launched, self.life.generation, &self.shared.tasks);
+                let (body, wire) = Body::start(launched, self.life.generation, &self.shared);
                 info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
                 self.status.send_modify(|status| {
                     status.pid = body.pid;
@@ -161,7 +162,8 @@ impl Supervisor {
                     None => {
                         let (config, report) =
                             (self.config.borrow().clone(), self.status.borrow().report.clone());
-                        let introducing = introduce(wire, config, self.budget, report);
+                        let introducing =
+                            introduce(wire, config, Offer::of_roots(&self.shared.roots), self.budget, report);
                         self.job = Some(Job::Introducing(Box::pin(introducing)));
                     }
                 }

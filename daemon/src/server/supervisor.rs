@@ -50,6 +50,8 @@ pub struct Shared {
     pub drain_limit: Duration,
     /// Whether servers may be started at all.
     pub starts: Starts,
+    /// What the instance answers to `roots/list`, a JSON array. Default `[]`: it has none to offer.
+    pub roots: Arc<str>,
 }
 
 impl Shared {
@@ -62,6 +64,7 @@ impl Shared {
             stop_budget: Duration::from_secs(5),
             drain_limit: Duration::from_secs(30),
             starts,
+            roots: Arc::from("[]"),
         }
     }
 
