@@ -82,7 +82,7 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
         out.server_name = mask(&agreed.name);
         out.server_version = mask(&agreed.version);
     }
-    out.notes.extend(status.notes.iter().map(|note| mask(note)));
+    out.notes.extend(status.notes().iter().map(|note| mask(note)));
     out.notes.extend(status.noise().map(|noise| noise.kind.advice().to_owned()));
     out.notes.extend(about.into_iter().flat_map(|about| about.notes.iter().map(|note| mask(note))));
     out

@@ -5,6 +5,7 @@
 
 use super::launch::{Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
+use super::status::ServerStatus;
 use super::supervisor::{Job, Shared, Supervisor};
 use super::wire::task::Wire;
 use super::wire::{EndReason, Fact, WireHandle, WireLimits};
@@ -12,7 +13,7 @@ use crate::names::{Generation, ServerName};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -83,6 +84,7 @@ impl Body {
         while let Err(survivors) = self.process.stop(limits.stop).await {
             error!(server = %limits.name, pids = ?survivors.pids, "processes outlived KILL");
             limits.log.note(&survivors.to_string());
+            limits.status.send_modify(|status| status.survivors = Some(survivors));
             tokio::time::sleep(SURVIVOR_RETRY).await;
         }
     }
@@ -100,6 +102,7 @@ async fn quiet(wire: &WireHandle) {
 pub(crate) struct EndLimits {
     pub(crate) name: ServerName,
     pub(crate) log: Arc<dyn Log>,
+    pub(crate) status: watch::Sender<ServerStatus>,
     /// From closing stdin to proven death.
     pub(crate) stop: Duration,
     /// For calls in flight.
@@ -143,6 +146,7 @@ impl Supervisor {
         let limits = EndLimits {
             name: self.name.clone(),
             log: self.log.clone(),
+            status: self.status.clone(),
             stop: self.shared.stop_budget,
             drain: self.shared.drain_limit,
         };
@@ -155,6 +159,7 @@ impl Supervisor {
         self.status.send_modify(|status| {
             status.pid = None;
             status.guard_pid = None;
+            status.survivors = None;
         });
         // A use during the stop starts the next generation at once; this one is gone all the same.
         for done in self.stop_waiters.drain(..) {

@@ -50,8 +50,9 @@ pub trait Process: Send {
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, Result<(), Survivors>>;
 }
 
-/// A checked and resolved server, ready to be started once. Dropping it starts nothing; the future
-/// it makes must be awaited to its end, because a process may exist from its first poll on.
+/// A checked and resolved server, ready to be started once. Dropping it starts nothing. The future
+/// that it makes should be awaited to its end: dropped half-way, what it began ends by itself, but
+/// nobody learns when.
 pub type Ignition = Box<dyn FnOnce(Generation) -> BoxFuture<'static, Result<Launched, Failure>> + Send>;
 
 /// What runs servers.

@@ -58,14 +58,22 @@ pub(crate) async fn prepare(
     Ok(Prepared { ignition, place })
 }
 
-/// Starts the process. Not cancel safe.
+/// Starts the process, within `budget`: a program on a file system that hangs must not keep the
+/// supervisor. Not cancel safe before that.
 pub(crate) async fn launch(
     ignition: Ignition,
     generation: Generation,
+    budget: Duration,
     report: Reporter,
 ) -> Result<Launched, Failure> {
     let started = Instant::now();
-    let launched = ignition(generation).await;
+    let launched = match tokio::time::timeout(budget, ignition(generation)).await {
+        Ok(launched) => launched,
+        // The program itself never ran; what waits to run it ends with the dropped future.
+        Err(_) => {
+            Err(Failure::transient(format!("the program was not started by the system within {budget:?}")))
+        }
+    };
     match &launched {
         Ok(launched) => {
             let pid = launched.pid.map(|pid| format!("pid {pid}")).unwrap_or_default();
@@ -187,7 +195,7 @@ impl Supervisor {
         listing.extend(introduced.tools);
         self.publish_listing(listing);
         self.status.send_modify(|status| status.agreed = Some(agreed.clone()));
-        self.ping = Ping::default();
+        self.set_ping(Ping::default());
         self.probe_after = Instant::now();
         self.feed(Event::Started);
         if matches!(self.life.phase, Phase::Ready { .. }) {

@@ -4,7 +4,8 @@
 //! variables only, arguments are left to the reader to mask. May not touch: processes.
 
 use super::handshake::Agreed;
-use super::launch::Log;
+use super::health::Ping;
+use super::launch::{Log, Survivors};
 use super::lifecycle::Phase;
 use super::listing::Listing;
 use super::wire::WireStats;
@@ -170,8 +171,10 @@ pub struct ServerStatus {
     pub log: Arc<dyn Log>,
     /// The report of the last start; grows while starting.
     pub report: Reporter,
-    /// What a person should know: latches, processes that cannot be ended.
-    pub notes: Vec<String>,
+    /// Processes of the last generation that outlived KILL; nothing is started before they end.
+    pub survivors: Option<Survivors>,
+    /// Whether it answers `ping`.
+    pub ping: Ping,
     /// Counters of the last generation's connection.
     pub wire: Option<Arc<WireStats>>,
     /// The listing, for its counts and notes.
@@ -193,7 +196,8 @@ impl ServerStatus {
             last_exit: None,
             log,
             report: Reporter::default(),
-            notes: Vec::new(),
+            survivors: None,
+            ping: Ping::default(),
             wire: None,
             listing: None,
         }
@@ -221,6 +225,15 @@ impl ServerStatus {
             Phase::BackingOff { failure, .. } | Phase::Parked { failure, .. } => failure.to_string(),
             Phase::NeedsAuth { failure, .. } => failure.to_string(),
         }
+    }
+
+    /// What a person should know: latches, processes that cannot be ended.
+    pub fn notes(&self) -> Vec<String> {
+        let ping = match self.ping {
+            Ping::Asked => None,
+            Ping::Ignored => Some("it does not answer ping; tools/list is asked instead".to_owned()),
+        };
+        self.survivors.iter().map(ToString::to_string).chain(ping).collect()
     }
 
     /// Since the handshake; zero unless ready.

@@ -339,7 +339,7 @@ impl Supervisor {
             JobDone::Prepared(Ok(Prepared { ignition, place })) => {
                 self.place = Some(place);
                 let report = self.status.borrow().report.clone();
-                let launching = starting::launch(ignition, self.life.generation, report);
+                let launching = starting::launch(ignition, self.life.generation, self.budget, report);
                 self.job = Some(Job::Launching(Box::pin(launching)));
             }
             JobDone::Prepared(Err(failure)) => self.fell(failure),

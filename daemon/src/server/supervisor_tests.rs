@@ -638,3 +638,17 @@ async fn instances_are_made_by_use_bounded_and_never_ended_under_a_call() {
     rig.until("one is gone", |rig| rig.fake.alive.load(Ordering::Relaxed) == 1).await;
     assert!(rig.server.live().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_announces_a_change_all_the_time_is_asked_less_and_less() {
+    let rig = rig(Script::default(), config(), Known::Nothing);
+    rig.ready().await;
+    rig.settled().await;
+    let before = rig.fake.heard("tools/list");
+    for _ in 0..600 {
+        rig.fake.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        rig.pass(Duration::from_millis(100)).await;
+    }
+    let asked = rig.fake.heard("tools/list") - before;
+    assert!((4..=24).contains(&asked), "{asked} times in a minute of 600 notices");
+}

@@ -72,9 +72,7 @@ impl Supervisor {
             Fact::ToolsChanged => self.refresh.noticed(&[ListKind::Tools]),
             Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
             Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
-            Fact::Log(params) => {
-                self.log.note(&format!("notification: {}", params.get()))
-            }
+            Fact::Log(params) => self.log.note(&format!("notification: {}", params.get())),
             Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
         }
         // Nobody subscribed is no error: the fact is for clients, and there may be none.
@@ -105,7 +103,7 @@ impl Supervisor {
         self.probe_after = Instant::now() + health::RECONSIDER;
         match verdict {
             Verdict::Alive | Verdict::Gone => {}
-            Verdict::IgnoresPing => self.ping = Ping::Ignored,
+            Verdict::IgnoresPing => self.set_ping(Ping::Ignored),
             // A call that came meanwhile explains the silence; look again later.
             Verdict::Deaf if self.calls_at_server() > 0 => {}
             Verdict::Deaf => {
@@ -133,6 +131,11 @@ impl Supervisor {
         if self.probe_at().is_some_and(|at| at <= now) {
             self.probe_now();
         }
+    }
+
+    pub(super) fn set_ping(&mut self, ping: Ping) {
+        self.ping = ping;
+        self.status.send_modify(|status| status.ping = ping);
     }
 
     pub(super) fn probe_now(&mut self) {
