@@ -35,6 +35,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+/// Longest time in a place among the starts: a few servers that hang must not keep all others from
+/// starting, and what is still starting then waits for something else than this machine.
+const PLACE_HELD: Duration = Duration::from_secs(10);
+
 /// What all supervisors share.
 #[derive(Clone)]
 pub struct Shared {
@@ -146,8 +150,9 @@ pub struct Supervisor {
     /// Set while an end is under way or due after a launch.
     pub(super) ending: Option<EndOrder>,
     pub(super) body: Option<Body>,
-    /// The place among the starts, held until the introduction is over.
+    /// The place among the starts, held until the introduction is over or for [`PLACE_HELD`].
     pub(super) place: Option<Place>,
+    pub(super) place_until: Instant,
     /// Budget of the start under way.
     pub(super) budget: Duration,
     /// The connection broke; this is the reason unless the exit report tells a better one in time.
@@ -194,6 +199,7 @@ impl Supervisor {
             ending: None,
             body: None,
             place: None,
+            place_until: Instant::now(),
             budget: Duration::ZERO,
             dying: None,
             refresh: Refresh::default(),
@@ -338,6 +344,7 @@ impl Supervisor {
         match done {
             JobDone::Prepared(Ok(Prepared { ignition, place })) => {
                 self.place = Some(place);
+                self.place_until = Instant::now() + PLACE_HELD;
                 let report = self.status.borrow().report.clone();
                 let launching = starting::launch(ignition, self.life.generation, self.budget, report);
                 self.job = Some(Job::Launching(Box::pin(launching)));

@@ -652,3 +652,19 @@ async fn a_server_that_announces_a_change_all_the_time_is_asked_less_and_less() 
     let asked = rig.fake.heard("tools/list") - before;
     assert!((4..=24).contains(&asked), "{asked} times in a minute of 600 notices");
 }
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_hang_do_not_keep_others_from_starting() {
+    let hanging = rig(Script { silent: vec!["initialize"], ..Script::default() }, config(), lazy());
+    let places = Places::new(1);
+    let shared = Shared { places, ..hanging.shared.clone() };
+    let _hangs = Supervisor::start(Arc::new(config()), Known::Nothing, shared.clone());
+    hanging.until("spawned", |rig| rig.fake.spawns() == 1).await;
+    let fake = Fake::new(Script::default());
+    let shared = Shared { launcher: Arc::new(FakeLauncher(fake.clone())), ..shared };
+    let server = Supervisor::start(Arc::new(config()), Known::Nothing, shared);
+    hanging.pass(secs(9)).await;
+    assert_eq!(fake.spawns(), 0);
+    hanging.pass(secs(2)).await;
+    hanging.until("ready", |_| server.live().is_some()).await;
+}

@@ -124,6 +124,9 @@ impl Supervisor {
             self.fell(failure);
             return;
         }
+        if self.place_until <= now {
+            self.place = None;
+        }
         self.feed(Event::TimerDue);
         if self.idle_stop_at().is_some_and(|at| at <= now) {
             self.feed(Event::StopAsked(StopReason::Idle));
@@ -161,7 +164,11 @@ impl Supervisor {
     pub(super) fn timer_at(&self) -> Option<Instant> {
         let dying = self.dying.as_ref().map(|(_, at)| *at);
         let refresh = self.live.borrow().as_ref().and_then(|_| self.refresh.wake_at());
-        [self.next_step(), dying, refresh, self.idle_stop_at(), self.probe_at()].into_iter().flatten().min()
+        let place = self.place.as_ref().map(|_| self.place_until);
+        [self.next_step(), place, dying, refresh, self.idle_stop_at(), self.probe_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn ready_since(&self) -> Option<Instant> {
