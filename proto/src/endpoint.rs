@@ -389,7 +389,7 @@ mod tests {
         let env = env_of(&[("HERMES_HOME", home_path), ("XDG_RUNTIME_DIR", "/nonexistent")]);
         let home = Home::find(None, &env).unwrap();
         let chosen = Endpoint::choose(&home, &env).unwrap();
-        assert_eq!(candidates(&home, &env).unwrap(), [chosen.clone()]);
+        assert_eq!(candidates(&home, &env).unwrap().as_slice(), std::slice::from_ref(&chosen));
         fs::create_dir_all(home.state_dir()).unwrap();
         EndpointFile { dir: "/x".into(), pid: 1, started: 2, version: "v".into() }.write(&home).unwrap();
         assert_eq!(candidates(&home, &env).unwrap(), [Endpoint { dir: "/x".into() }, chosen]);
