@@ -34,6 +34,6 @@ fn hint(error: &anyhow::Error) -> &'static str {
     } else if error.is::<stage::Interrupted>() {
         ""
     } else {
-        "run it again with RUST_LOG=debug, and please report what you see"
+        "run it again; if it fails the same way, please report the lines above"
     }
 }
