@@ -618,12 +618,13 @@ async fn the_reaper_ends_what_daemon_and_guards_left() {
 #[tokio::test]
 async fn the_reaper_never_touches_a_stranger() {
     let bench = Bench::new();
-    let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let mut marked = std::process::Command::new("sleep")
-        .arg("600")
-        .env(INSTANCE_MARKER, "somebody-elses")
-        .spawn()
-        .unwrap();
+    let sleeper = || {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("600").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command
+    };
+    let mut stranger = sleeper().spawn().unwrap();
+    let mut marked = sleeper().env(INSTANCE_MARKER, "somebody-elses").spawn().unwrap();
     wait_for("exec", || table::carries(marked.id(), INSTANCE_MARKER, "somebody-elses")).await;
     let of = |pid| Identity::of(pid).unwrap();
     let later = Identity { start: of(stranger.id()).start + 1, ..of(stranger.id()) };
@@ -647,6 +648,12 @@ async fn the_reaper_never_touches_a_stranger() {
         report.spared.iter().map(|(_, why)| *why).collect::<Vec<_>>(),
         [Spared::PidReused, Spared::PidReused, Spared::NoMarker, Spared::NoMarker]
     );
+
+    // The right marker on a process older than the guard that is said to have started it.
+    let reused = Identity { start: of(marked.id()).start + 1, ..of(marked.id()) };
+    bench.ledger.record(entry("somebody-elses", reused, reused)).await.unwrap();
+    let report = reap_leftovers(&path, Duration::ZERO);
+    assert_eq!((report.ended, report.survivors), (Vec::new(), Vec::new()));
 
     // The same with a matching marker, but from another boot, another user, a damaged file.
     bench.ledger.record(entry("somebody-elses", of(marked.id()), of(marked.id()))).await.unwrap();
