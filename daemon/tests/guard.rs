@@ -5,6 +5,7 @@
 use hermesd::config::Detached;
 use hermesd::guard;
 use hermesd::names::{Generation, ServerName};
+use hermesd::process::limits::raise_descriptors;
 use hermesd::process::stat::Process;
 use hermesd::process::table::{self, INSTANCE_MARKER};
 use hermesd::server::transport::ledger::{Entry, Identity, Ledger, Record};
@@ -322,6 +323,22 @@ async fn a_server_sees_descriptors_0_to_2_default_signals_and_exactly_its_enviro
         fds[..3].iter().all(|(_, target)| target == "/dev/null") && fds[3].1.starts_with("socket:"),
         "{fds:?}"
     );
+    drop(child.stdin);
+    child.control.stop(BUDGET).await.unwrap();
+}
+
+/// The daemon raises its own limit; its servers start with the one it was started with.
+#[tokio::test]
+async fn a_raised_descriptor_limit_stays_with_the_daemon() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let bench = Bench::new();
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(900), maximum: before.maximum }).unwrap();
+    let raised = raise_descriptors();
+    assert_eq!(raised.from, Some(900));
+    assert!(raised.to > Some(900) && getrlimit(Resource::Nofile).current == raised.to, "{raised:?}");
+    let mut child = bench.start(&bench.sh("ulimit -Sn; cat")).await;
+    assert_eq!(line_of(&mut child).await, "900");
     drop(child.stdin);
     child.control.stop(BUDGET).await.unwrap();
 }
