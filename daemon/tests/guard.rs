@@ -724,6 +724,32 @@ async fn kill_of_the_nursery_disturbs_nobody() {
     }
 }
 
+/// Stubborn servers that are stopped together share the time, they do not add it up.
+#[tokio::test]
+async fn twenty_stubborn_servers_stop_together() {
+    let bench = Bench::new();
+    let all: Vec<Launch> =
+        (0..20).map(|_| bench.sh("trap '' TERM; echo up; while :; do sleep 600; done")).collect();
+    let children = futures_util::future::join_all(all.iter().map(|what| async {
+        let mut child = bench.start(what).await;
+        assert_eq!(line_of(&mut child).await, "up");
+        child
+    }))
+    .await;
+    assert_eq!(bench.ledger.entries().len(), 20);
+    let begin = Instant::now();
+    let stops = children.into_iter().map(|mut child| async move {
+        drop(child.stdin);
+        child.control.stop(BUDGET).await.unwrap()
+    });
+    for stopped in futures_util::future::join_all(stops).await {
+        assert_eq!(stopped.exit, Exit::Signal(9));
+    }
+    assert!(begin.elapsed() < BUDGET, "{:?}", begin.elapsed());
+    assert!(all.iter().all(|what| census(&what.instance).is_empty()));
+    assert_eq!(bench.ledger.entries(), []);
+}
+
 /// F006, F012: many generations leave neither processes nor zombies nor descriptors.
 #[tokio::test]
 async fn many_generations_leave_no_trace() {
