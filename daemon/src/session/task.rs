@@ -20,6 +20,7 @@ use crate::names::ProfileName;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,6 +28,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -37,6 +39,9 @@ const LARGE_LINE: usize = 256 * 1024;
 
 /// While more than this waits to be read by the client, no further request of it is taken.
 const PAUSE_READING: usize = 8 * 1024 * 1024;
+
+/// How often a client that sends no more is looked at, while its calls are still open.
+const PEER_CHECK: Duration = Duration::from_millis(200);
 
 /// Calls of one client at once; further ones are refused.
 const MAX_CALLS: usize = 1024;
@@ -166,6 +171,12 @@ impl Session {
                     }
                 }
                 () = self.outbox.changed() => {}
+                // The end of its input looks the same whether the client waits for answers or is gone.
+                () = tokio::time::sleep(PEER_CHECK), if self.client_done => {
+                    if hung_up(&self.stream) {
+                        break Ended::Broken;
+                    }
+                }
             }
             let stream = &self.stream;
             if self.outbox.flush(|slices| stream.try_write_vectored(slices)).is_err() {

@@ -233,9 +233,9 @@ impl Wire {
     }
 
     fn answer(&mut self, id: Option<u64>, null_id: bool, body: Body) {
-        // JSON-RPC 2.0, section 5: a null id answers a request that could not be read. With one
-        // request open it can only be that one; with more nobody knows.
-        let id = if null_id { self.pending.only() } else { id };
+        // JSON-RPC 2.0, section 5: an error with a null id answers a request that could not be read.
+        // With one request open it can only be that one; with more nobody knows.
+        let id = if null_id && matches!(body, Body::Error(_)) { self.pending.only() } else { id };
         let outcome = match body {
             Body::Result(result) => Ok(Answer::Result(result)),
             Body::Error(error) => Ok(Answer::Error(error)),
