@@ -387,6 +387,13 @@ impl Session {
     }
 }
 
+/// Whether the peer has closed both directions of its socket, not only its sending one.
+fn hung_up(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
 /// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
 fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
     let params = Members::parse(params).ok()?.with("progressToken", token.get());
