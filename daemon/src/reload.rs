@@ -6,6 +6,7 @@
 //! May not touch: sockets, sessions.
 
 use crate::catalog::build::Builtin;
+use crate::catalog::snapshot::Offered;
 use crate::config::{self, Change, Config, ConversationsMode, Finding, Loaded, ServerConfig, ServerEntry, Sources, State};
 use crate::conversations::{Conversations, Effect, Platforms};
 use crate::names::ServerName;
@@ -241,23 +242,26 @@ impl ReloadTask {
 
     fn offer_conversations(&self, config: &Config, facts: &Mutex<Facts>) {
         let platforms = if config.platforms { Platforms::Configured } else { Platforms::Absent };
-        let (on, why) = match config.daemon.conversations {
-            ConversationsMode::On => (true, "on (configured)"),
-            ConversationsMode::Off => (false, "off (configured)"),
-            ConversationsMode::Auto if self.conversations.present(platforms) => (true, "on (auto: conversations exist)"),
-            ConversationsMode::Auto => (false, "off (auto: no state.db, sessions.json or platforms)"),
+        let (offered, why) = match config.daemon.conversations {
+            ConversationsMode::On => (Some(Offered::Everybody), "on (configured)"),
+            ConversationsMode::Off => (None, "off (configured)"),
+            ConversationsMode::Auto if self.conversations.present(platforms) => {
+                (Some(Offered::Everybody), "on (auto: conversations exist)")
+            }
+            ConversationsMode::Auto => {
+                (Some(Offered::WhereAsked), "off (auto: no state.db, sessions.json or platforms)")
+            }
         };
         facts.lock().expect("nothing panics while holding it").conversations = why.to_owned();
-        let tools = if on { builtins() } else { Vec::new() };
-        self.builtins.send_replace(Arc::new(tools));
+        self.builtins.send_replace(Arc::new(offered.map(builtins).unwrap_or_default()));
     }
 }
 
-fn builtins() -> Vec<Builtin> {
+fn builtins(offered: Offered) -> Vec<Builtin> {
     let read_only = |effect| matches!(effect, Effect::Reads);
     Conversations::tools()
         .into_iter()
-        .map(|tool| Builtin { name: tool.name.to_string(), json: tool.json, read_only: read_only(tool.effect) })
+        .map(|tool| Builtin { name: tool.name.to_string(), json: tool.json, read_only: read_only(tool.effect), offered })
         .collect()
 }
 

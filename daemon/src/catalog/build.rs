@@ -5,11 +5,13 @@
 
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
-use super::snapshot::{Catalog, Origin, ServerNotes, Tool};
+use super::schema;
+use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool};
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub struct Builtin {
     pub json: Box<RawValue>,
     /// Whether it changes nothing.
     pub read_only: bool,
+    /// To whom it is offered.
+    pub offered: Offered,
 }
 
 /// Builds the catalogue. `builtins` is empty where the conversation tools are off.
@@ -45,7 +49,7 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         .map(|builtin| {
             Arc::new(Tool {
                 name: ExposedName::new(builtin.name.as_str()),
-                origin: Origin::Conversations { read_only: builtin.read_only },
+                origin: Origin::Conversations { read_only: builtin.read_only, offered: builtin.offered },
                 json: builtin.json.clone(),
             })
         })
@@ -84,14 +88,35 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             about.hidden += 1;
             continue;
         }
+        let json = match with_usable_schema(json) {
+            Ok((json, notes)) => {
+                about.notes.extend(notes.iter().map(|note| format!("tool `{raw}`: {note}")));
+                json
+            }
+            Err(error) => {
+                about.dropped += 1;
+                about.notes.push(format!("tool `{raw}`: {error}"));
+                continue;
+            }
+        };
         about.visible += 1;
         tools.push(Arc::new(Tool {
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
-            json: item(server, raw, json, exposed.as_str()),
+            json: item(server, raw, &json, exposed.as_str()),
         }));
     }
     (tools, about)
+}
+
+/// The item with an input schema that model APIs take, and what was changed for that.
+fn with_usable_schema(json: &RawValue) -> Result<(Cow<'_, RawValue>, Vec<schema::SchemaNote>), schema::SchemaError> {
+    let Ok(members) = Members::parse(json) else { return Ok((Cow::Borrowed(json), Vec::new())) };
+    let repaired = schema::repair(members.get("inputSchema"))?;
+    if repaired.notes.is_empty() {
+        return Ok((Cow::Borrowed(json), Vec::new()));
+    }
+    Ok((Cow::Owned(members.with("inputSchema", repaired.schema.get())), repaired.notes))
 }
 
 /// The item with its exposed name and, where it has none, the description the reference gives.
@@ -136,7 +161,7 @@ mod tests {
 
     fn builtin(name: &str, read_only: bool) -> Builtin {
         let json = RawValue::from_string(format!(r#"{{"name":"{name}"}}"#)).unwrap();
-        Builtin { name: name.into(), json, read_only }
+        Builtin { name: name.into(), json, read_only, offered: Offered::Everybody }
     }
 
     #[test]
