@@ -417,7 +417,12 @@ impl Supervisor {
                 }
             }
         }
-        let (phase, next) = (self.life.phase.clone(), self.next_step().map(Instant::into_std));
+        let phase = self.life.phase.clone();
+        let next = match phase {
+            // Only book-keeping: earlier failures are forgotten then.
+            Phase::Ready { .. } => None,
+            _ => self.next_step().map(Instant::into_std),
+        };
         if let Phase::Stopped { reason } = phase {
             for waiter in self.waiters.drain(..) {
                 let _ = waiter.send(Err(NotReady::Stopped { server: self.name.clone(), reason }));
