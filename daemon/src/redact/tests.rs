@@ -286,7 +286,7 @@ fn hostile_texts_take_linear_time() {
         "\"",
         "[",
     ] {
-        let text = piece.repeat(60_000 / piece.len());
+        let text = piece.repeat(20_000 / piece.len());
         // Quadratic time would be hours; the test only has to end.
         let _ = redactor.redact(&text);
         let _ = redactor.redact_json(&text, Scope::Patterns);
@@ -338,17 +338,17 @@ fn a_known_value_of_several_lines_is_masked_line_by_line() {
 fn a_line_that_never_ends_is_cut_where_no_secret_is() {
     let value = "K".repeat(3000);
     let redactor = Arc::new(redactor(&[&value]));
-    for lead in (60_000..70_000).step_by(997) {
+    for lead in [60_000, 65_000] {
         let text = format!(
             "{} {value} password={} tail {}",
             "x".repeat(lead),
-            "p1".repeat(50_000),
-            "y".repeat(20_000)
+            "p1".repeat(8_000),
+            "y".repeat(9_000)
         );
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(4096).collect();
         let shown = streamed(&redactor, &pieces);
         assert!(!shown.contains("KKK") && !shown.contains("p1p1"), "lead {lead}");
-        assert!(shown.ends_with(&"y".repeat(20_000)) && shown.contains(" tail y"));
+        assert!(shown.ends_with(&"y".repeat(9_000)) && shown.contains(" tail y"));
     }
 }
 
