@@ -98,7 +98,7 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Builds the automaton of all forms of `known`; a few microseconds a secret.
+    /// Builds the automaton of all forms of `known`; about 0.2 ms a secret.
     ///
     /// Values shorter than 4 characters are left out, those shorter than 8 are masked as whole
     /// words only: anything else would destroy the texts they happen to occur in.
