@@ -1,1 +1,210 @@
 //! The only reader of state.db.
+//!
+//! Owner: the reader thread. Promise: the file and its schema are never changed; a replaced file is
+//! noticed before the next read; each read sees one moment of the database, also while Hermes Agent
+//! writes. May not touch: what rows mean (`queries` and the pure files decide that).
+
+use super::copy::{self, CopyError};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest wait for a lock that another process holds, as the reference waits.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How often opening is tried again when the file is replaced under our hands.
+const OPEN_TRIES: usize = 3;
+
+/// Why state.db could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DbError {
+    /// There is no such file.
+    #[error("no state.db")]
+    Missing,
+    /// Another process held a lock for longer than [`LOCK_WAIT`].
+    #[error("state.db is locked by another process")]
+    Locked(#[source] rusqlite::Error),
+    /// The file is no database, or a damaged one.
+    #[error("state.db is damaged")]
+    Damaged(#[source] rusqlite::Error),
+    /// The file is there, but may not be read.
+    #[error("state.db cannot be read")]
+    Unreadable(#[source] std::io::Error),
+    /// SQLite needs a file beside state.db that it cannot make, and no copy could be taken.
+    #[error("state.db cannot be opened in its folder")]
+    NoCopy(#[source] CopyError),
+    /// SQLite refused to open the file for another reason.
+    #[error("state.db cannot be opened")]
+    Open(#[source] rusqlite::Error),
+    /// A query failed.
+    #[error("state.db cannot be queried")]
+    Query(#[source] rusqlite::Error),
+    /// The file was replaced again and again while it was opened.
+    #[error("state.db is being replaced")]
+    Replaced,
+}
+
+/// state.db of one home, opened on first use.
+#[derive(Debug)]
+pub(super) struct StateDb {
+    path: PathBuf,
+    opened: Option<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    connection: Connection,
+    source: Source,
+}
+
+/// What a connection reads, to notice when it is no longer the file at the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// The file itself. Its content may change, SQLite follows.
+    Live(FileId),
+    /// A private copy. Any change of the original makes it stale.
+    Copy(copy::Fingerprint),
+}
+
+/// Device and inode: what tells a replaced file from a changed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    // stat, never open: closing any descriptor of a file drops all POSIX locks that this process
+    // holds on it, those of an open SQLite connection too.
+    fn of(path: &Path) -> Result<Self, DbError> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Self { device: metadata.dev(), inode: metadata.ino() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(DbError::Missing),
+            Err(error) => Err(DbError::Unreadable(error)),
+        }
+    }
+}
+
+/// One moment of the database and the columns that it has.
+pub(super) struct Snapshot<'a> {
+    pub(super) transaction: Transaction<'a>,
+    pub(super) sessions: Columns,
+    pub(super) messages: Columns,
+}
+
+/// Names of a table's columns; none if there is no such table.
+#[derive(Debug, Default)]
+pub(super) struct Columns(HashSet<String>);
+
+impl Columns {
+    fn of(connection: &Connection, table: &str) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        let names = statement.query_map([table], |row| row.get(0))?;
+        names.collect::<rusqlite::Result<_>>().map(Self)
+    }
+
+    /// Whether the table has a column `name`.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+impl StateDb {
+    /// state.db below `home`; nothing is opened yet.
+    pub(super) fn new(home: &Path) -> Self {
+        Self { path: home.join("state.db"), opened: None }
+    }
+
+    /// Closes the connection; the next read opens it again.
+    pub(super) fn close(&mut self) {
+        self.opened = None;
+    }
+
+    /// Runs `work` on one moment of the database.
+    /// # Errors
+    /// [`DbError`]. After any error but a lock the connection is closed, so that the next read starts afresh.
+    pub(super) fn read<T>(
+        &mut self,
+        work: impl FnOnce(&Snapshot<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, DbError> {
+        let opened = self.current()?;
+        let result = (|| {
+            let snapshot = Snapshot {
+                // Only SELECTs run in it; dropping it ends the read.
+                transaction: opened.connection.unchecked_transaction()?,
+                sessions: Columns::of(&opened.connection, "sessions")?,
+                messages: Columns::of(&opened.connection, "messages")?,
+            };
+            work(&snapshot)
+        })();
+        result.map_err(|error| {
+            let error = sorted(error, DbError::Query);
+            if !matches!(error, DbError::Locked(_)) {
+                self.close();
+            }
+            error
+        })
+    }
+
+    /// The connection to what is at the path now.
+    fn current(&mut self) -> Result<&Opened, DbError> {
+        let stale = match &self.opened {
+            None => true,
+            Some(Opened { source: Source::Live(id), .. }) => *id != FileId::of(&self.path)?,
+            Some(Opened { source: Source::Copy(taken), .. }) => {
+                *taken != copy::Fingerprint::of(&self.path).map_err(|error| DbError::NoCopy(error.into()))?
+            }
+        };
+        if stale {
+            // Closed first: a second connection to the same file would be no gain.
+            self.close();
+            self.opened = Some(open(&self.path)?);
+        }
+        Ok(self.opened.as_ref().expect("opened above if it was not open"))
+    }
+}
+
+fn open(path: &Path) -> Result<Opened, DbError> {
+    for _ in 0..OPEN_TRIES {
+        let before = FileId::of(path)?;
+        match open_live(path) {
+            Ok(connection) if FileId::of(path)? == before => {
+                return Ok(Opened { connection, source: Source::Live(before) });
+            }
+            Ok(_) => {}
+            Err(error) if needs_copy(&error) => {
+                let (connection, taken) = copy::open(path).map_err(DbError::NoCopy)?;
+                return Ok(Opened { connection, source: Source::Copy(taken) });
+            }
+            Err(error) => return Err(sorted(error, DbError::Open)),
+        }
+    }
+    Err(DbError::Replaced)
+}
+
+/// Opens read-only and proves that the file can be read: SQLite itself opens lazily.
+pub(super) fn open_live(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(LOCK_WAIT)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// Whether reading needs a change that a reader may not make: a -shm file in a folder that may only
+/// be read, or undoing what a crashed writer left half done.
+fn needs_copy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+/// Sorts an error of SQLite by what a person can do about it; `other` takes the rest.
+fn sorted(error: rusqlite::Error, other: fn(rusqlite::Error) -> DbError) -> DbError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            DbError::Locked(error)
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => DbError::Damaged(error),
+        _ => other(error),
+    }
+}

@@ -1,1 +1,391 @@
-//! Which conversations exist.
+//! Which conversations exist: entries of `sessions.json`, or rows of state.db in the same shape.
+//!
+//! Pure: text and rows come in, entries go out in their order. Promise: one odd entry never hides
+//! the others.
+
+use super::local_time;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+/// One conversation: a session key and the session behind it.
+///
+/// Texts are `None` where the file holds null, and empty where it holds nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) session_key: String,
+    pub(super) session_id: String,
+    pub(super) platform: String,
+    pub(super) chat_type: Option<String>,
+    pub(super) display_name: Option<String>,
+    pub(super) chat_name: Option<String>,
+    pub(super) user_name: Option<String>,
+    pub(super) chat_id: Option<String>,
+    pub(super) thread_id: Option<String>,
+    pub(super) created_at: Option<String>,
+    pub(super) updated_at: Option<String>,
+    pub(super) tokens: Tokens,
+}
+
+/// Tokens that a session used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Tokens {
+    pub(super) input: i64,
+    pub(super) output: i64,
+    pub(super) total: i64,
+}
+
+impl Tokens {
+    /// The counts of a database row, which has no total.
+    pub(super) fn of_row(input: i64, output: i64) -> Self {
+        Self { input, output, total: input.saturating_add(output) }
+    }
+
+    /// Whether nothing was counted.
+    pub(super) fn is_zero(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// One row of `sessions` that carries a session key. Times are epoch seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct SessionRow {
+    pub(super) id: String,
+    pub(super) source: String,
+    pub(super) session_key: String,
+    pub(super) chat_id: Option<String>,
+    pub(super) chat_type: Option<String>,
+    pub(super) thread_id: Option<String>,
+    pub(super) display_name: Option<String>,
+    pub(super) origin_json: Option<String>,
+    pub(super) started_at: Option<f64>,
+    pub(super) last_activity_at: Option<f64>,
+    pub(super) newest_message_at: Option<f64>,
+    pub(super) tokens: Tokens,
+}
+
+impl SessionRow {
+    /// The later of the noted activity, which lags, and the newest message; else the start.
+    fn recency(&self) -> Option<f64> {
+        match (self.last_activity_at, self.newest_message_at) {
+            (Some(noted), Some(newest)) => Some(noted.max(newest)),
+            (one, other) => one.or(other),
+        }
+        .filter(|at| *at > 0.0)
+        .or(self.started_at)
+    }
+}
+
+/// Entries of rows ordered by start, newest first: one a key, most recently used first.
+pub(super) fn from_rows(rows: Vec<SessionRow>, zone: &TimeZone) -> Vec<Entry> {
+    let mut seen = HashSet::new();
+    let mut newest: Vec<SessionRow> =
+        rows.into_iter().filter(|row| seen.insert(row.session_key.clone())).collect();
+    newest.sort_by(|a, b| b.recency().unwrap_or(f64::MIN).total_cmp(&a.recency().unwrap_or(f64::MIN)));
+    newest.into_iter().map(|row| from_row(row, zone)).collect()
+}
+
+fn from_row(row: SessionRow, zone: &TimeZone) -> Entry {
+    let text_of = |epoch: Option<f64>| epoch.and_then(|at| local_time::iso(at, zone)).unwrap_or_default();
+    let (created_at, updated_at) = (text_of(row.started_at), text_of(row.recency()));
+    let origin = row
+        .origin_json
+        .as_deref()
+        .and_then(|json| serde_json::from_str::<Map<String, Value>>(json).ok())
+        .filter(|origin| !origin.is_empty());
+    let known = origin.is_some();
+    let origin = origin.unwrap_or_default();
+    let chat_name = text(&origin, "chat_name", "");
+    Entry {
+        session_key: row.session_key,
+        session_id: row.id,
+        platform: row.source,
+        chat_type: filled(row.chat_type.clone())
+            .or_else(|| if known { text(&origin, "chat_type", "") } else { row.chat_type }),
+        display_name: Some(filled(row.display_name).or_else(|| chat_name.clone()).unwrap_or_default()),
+        chat_name,
+        user_name: text(&origin, "user_name", ""),
+        chat_id: if known { text(&origin, "chat_id", "") } else { row.chat_id },
+        thread_id: if known { text_or_null(&origin, "thread_id") } else { row.thread_id },
+        created_at: Some(created_at),
+        updated_at: Some(updated_at),
+        tokens: row.tokens,
+    }
+}
+
+/// Entries of `sessions.json` in the file's order; a damaged file has none.
+///
+/// Keys that start with `_` are notes of Hermes Agent, no conversations.
+pub(super) fn from_sessions_json(json: &str) -> Vec<Entry> {
+    let Ok(Value::Object(members)) = serde_json::from_str(json) else { return Vec::new() };
+    members
+        .into_iter()
+        .filter(|(key, _)| !key.starts_with('_'))
+        .filter_map(|(key, member)| match member {
+            Value::Object(entry) if !entry.is_empty() => Some(from_member(key, &entry)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn from_member(session_key: String, entry: &Map<String, Value>) -> Entry {
+    let no_origin = Map::new();
+    let origin = entry.get("origin").and_then(Value::as_object).unwrap_or(&no_origin);
+    let either = |name| if entry.contains_key(name) { text(entry, name, "") } else { text(origin, name, "") };
+    let count = |name| entry.get(name).and_then(number).unwrap_or(0);
+    Entry {
+        session_key,
+        session_id: text(entry, "session_id", "").unwrap_or_default(),
+        platform: filled(text(entry, "platform", ""))
+            .or_else(|| text(origin, "platform", ""))
+            .unwrap_or_default(),
+        chat_type: either("chat_type"),
+        display_name: text(entry, "display_name", ""),
+        chat_name: text(origin, "chat_name", ""),
+        user_name: text(origin, "user_name", ""),
+        chat_id: text(origin, "chat_id", ""),
+        thread_id: text_or_null(origin, "thread_id"),
+        created_at: text(entry, "created_at", ""),
+        updated_at: text(entry, "updated_at", ""),
+        tokens: Tokens {
+            input: count("input_tokens"),
+            output: count("output_tokens"),
+            total: count("total_tokens"),
+        },
+    }
+}
+
+/// The member as text; `missing` where there is no such member, `None` where it is null.
+pub(super) fn text(map: &Map<String, Value>, name: &str, missing: &str) -> Option<String> {
+    match map.get(name) {
+        None => Some(missing.to_owned()),
+        Some(value) => plain(value),
+    }
+}
+
+fn text_or_null(map: &Map<String, Value>, name: &str) -> Option<String> {
+    map.get(name).and_then(plain)
+}
+
+/// A scalar as text. Some platforms number their chats, and an id is an id either way.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn number(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_f64().map(|float| float as i64))
+}
+
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// What `conversations_list` asks for. Empty texts filter nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Wanted {
+    pub(super) platform: Option<String>,
+    pub(super) search: Option<String>,
+    pub(super) limit: usize,
+}
+
+/// One line of `conversations_list`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Summary {
+    session_key: String,
+    session_id: String,
+    platform: String,
+    chat_type: Option<String>,
+    display_name: Option<String>,
+    chat_name: Option<String>,
+    user_name: Option<String>,
+    updated_at: Option<String>,
+}
+
+/// Filters, sorts by the time of the last change (newest first, ties keep their order) and cuts.
+pub(super) fn list(entries: Vec<Entry>, wanted: &Wanted) -> Vec<Summary> {
+    let search = filled(wanted.search.clone()).map(|search| search.to_lowercase());
+    let mut found: Vec<Entry> = entries
+        .into_iter()
+        .filter(|entry| platform_matches(&entry.platform, wanted.platform.as_deref()))
+        .filter(|entry| search.as_deref().is_none_or(|search| matches(entry, search)))
+        .collect();
+    found.sort_by(|a, b| b.updated_at.as_deref().unwrap_or("").cmp(a.updated_at.as_deref().unwrap_or("")));
+    found.truncate(wanted.limit);
+    found.into_iter().map(Summary::from).collect()
+}
+
+/// Whether `platform` passes a filter; an absent or empty filter passes all.
+pub(super) fn platform_matches(platform: &str, filter: Option<&str>) -> bool {
+    filter.is_none_or(|filter| filter.is_empty() || filter.to_lowercase() == platform.to_lowercase())
+}
+
+fn matches(entry: &Entry, lower_case: &str) -> bool {
+    [entry.display_name.as_deref(), entry.chat_name.as_deref(), Some(&entry.session_key)]
+        .into_iter()
+        .flatten()
+        .any(|name| name.to_lowercase().contains(lower_case))
+}
+
+impl From<Entry> for Summary {
+    fn from(entry: Entry) -> Self {
+        Self {
+            session_key: entry.session_key,
+            session_id: entry.session_id,
+            platform: entry.platform,
+            chat_type: entry.chat_type,
+            display_name: entry.display_name,
+            chat_name: entry.chat_name,
+            user_name: entry.user_name,
+            updated_at: entry.updated_at,
+        }
+    }
+}
+
+/// The answer of `conversation_get`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Detail {
+    session_key: String,
+    session_id: String,
+    platform: String,
+    chat_type: Option<String>,
+    display_name: Option<String>,
+    user_name: Option<String>,
+    chat_name: Option<String>,
+    chat_id: Option<String>,
+    thread_id: Option<String>,
+    updated_at: Option<String>,
+    created_at: Option<String>,
+    input_tokens: i64,
+    output_tokens: i64,
+    total_tokens: i64,
+}
+
+impl From<Entry> for Detail {
+    fn from(entry: Entry) -> Self {
+        Self {
+            session_key: entry.session_key,
+            session_id: entry.session_id,
+            platform: entry.platform,
+            chat_type: entry.chat_type,
+            display_name: entry.display_name,
+            user_name: entry.user_name,
+            chat_name: entry.chat_name,
+            chat_id: entry.chat_id,
+            thread_id: entry.thread_id,
+            updated_at: entry.updated_at,
+            created_at: entry.created_at,
+            input_tokens: entry.tokens.input,
+            output_tokens: entry.tokens.output,
+            total_tokens: entry.tokens.total,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entries(json: &Value) -> Vec<Entry> {
+        from_sessions_json(&json.to_string())
+    }
+
+    fn keys(summaries: &[Summary]) -> Vec<&str> {
+        summaries.iter().map(|summary| summary.session_key.as_str()).collect()
+    }
+
+    fn wanted(limit: usize) -> Wanted {
+        Wanted { limit, ..Wanted::default() }
+    }
+
+    #[test]
+    fn notes_and_odd_members_are_no_conversations_and_hide_none() {
+        let found = entries(&serde_json::json!({
+            "_README": {"session_id": "x"}, "a": 5, "b": null, "c": {"session_id": "s"}, "d": {},
+        }));
+        assert_eq!(found.iter().map(|entry| &*entry.session_key).collect::<Vec<_>>(), ["c"]);
+        assert_eq!(found[0].updated_at.as_deref(), Some(""));
+        assert_eq!(found[0].thread_id, None);
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_conversations() {
+        for json in ["", "{", "[]", "null", "{\"a\": {"] {
+            assert_eq!(from_sessions_json(json), []);
+        }
+    }
+
+    #[test]
+    fn null_names_stay_null_and_do_not_disturb_a_search() {
+        let found = entries(&serde_json::json!({
+            "k1": {"display_name": null, "origin": {"chat_name": null}},
+            "k2": {"display_name": "Ana", "origin": null},
+        }));
+        let hit = list(found.clone(), &Wanted { search: Some("ANA".into()), ..wanted(9) });
+        assert_eq!(keys(&hit), ["k2"]);
+        assert_eq!(keys(&list(found.clone(), &Wanted { search: Some("k1".into()), ..wanted(9) })), ["k1"]);
+        assert_eq!(found[0].display_name, None);
+    }
+
+    #[test]
+    fn platform_and_chat_type_fall_back_to_the_origin() {
+        let found = entries(&serde_json::json!({
+            "k": {"platform": null, "origin": {"platform": "Signal", "chat_type": "dm", "chat_id": 42}},
+        }));
+        assert_eq!(found[0].platform, "Signal");
+        assert_eq!(found[0].chat_type.as_deref(), Some("dm"));
+        assert_eq!(found[0].chat_id.as_deref(), Some("42"));
+        assert_eq!(list(found, &Wanted { platform: Some("SIGNAL".into()), ..wanted(9) }).len(), 1);
+    }
+
+    #[test]
+    fn the_newest_session_of_a_key_stands_for_it() {
+        let row = |id: &str, started_at| SessionRow {
+            id: id.into(),
+            session_key: "k".into(),
+            started_at: Some(started_at),
+            ..SessionRow::default()
+        };
+        let found = from_rows(vec![row("new", 20.0), row("old", 10.0)], &TimeZone::UTC);
+        assert_eq!(found.iter().map(|entry| &*entry.session_id).collect::<Vec<_>>(), ["new"]);
+    }
+
+    #[test]
+    fn recency_is_the_later_of_noted_activity_and_newest_message_else_the_start() {
+        let row = |noted, newest| SessionRow {
+            started_at: Some(1.0),
+            last_activity_at: noted,
+            newest_message_at: newest,
+            ..SessionRow::default()
+        };
+        assert_eq!(row(Some(5.0), Some(9.0)).recency(), Some(9.0));
+        assert_eq!(row(Some(9.0), Some(5.0)).recency(), Some(9.0));
+        assert_eq!(row(None, Some(5.0)).recency(), Some(5.0));
+        assert_eq!(row(Some(5.0), None).recency(), Some(5.0));
+        assert_eq!(row(None, None).recency(), Some(1.0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_sorted_newest_first_within_the_limit_and_ties_keep_their_order(
+            days in prop::collection::vec(1u8..5, 0..30), limit in 1usize..40,
+        ) {
+            let members: Map<String, Value> = days.iter().enumerate()
+                .map(|(at, day)| (format!("k{at:02}"), serde_json::json!({"updated_at": format!("2026-01-0{day}")})))
+                .collect();
+            let listed = list(entries(&Value::Object(members)), &wanted(limit));
+            prop_assert_eq!(listed.len(), days.len().min(limit));
+            for pair in listed.windows(2) {
+                let later_first = pair[0].updated_at > pair[1].updated_at;
+                let tie_in_order = pair[0].updated_at == pair[1].updated_at && pair[0].session_key < pair[1].session_key;
+                prop_assert!(later_first || tie_in_order);
+            }
+        }
+    }
+}

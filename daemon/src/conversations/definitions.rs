@@ -1,0 +1,282 @@
+//! What `tools/list` says about the ten tools.
+//!
+//! Pure. Promise: names, types, defaults and required arguments are those of the reference; the
+//! bytes never change while the daemon runs. Limits are in the descriptions only, since a value
+//! outside is moved to the nearer end and not refused.
+
+use super::tools::Tool as Name;
+use crate::names::RawTool;
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// One tool as it is listed.
+#[derive(Debug, Clone)]
+pub struct ToolDefinition {
+    /// The raw name.
+    pub name: RawTool,
+    /// What a call can change.
+    pub effect: Effect,
+    /// The `Tool` object: name, title, description, inputSchema, outputSchema, annotations.
+    pub json: Box<RawValue>,
+}
+
+/// What a call of a tool can change; decides what `conversations: read` offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Reads,
+    /// Something outside: a message is sent, a request is decided.
+    Acts,
+}
+
+/// The ten, in the reference's order.
+pub(super) fn all() -> Vec<ToolDefinition> {
+    Name::ALL.into_iter().map(definition).collect()
+}
+
+fn definition(name: Name) -> ToolDefinition {
+    let (title, description) = words(name);
+    let tool = Tool::new(name.name(), description, map(input_schema(name)))
+        .with_title(title)
+        .with_raw_output_schema(map(output_schema(name)))
+        .with_annotations(annotations(name));
+    let json = serde_json::value::to_raw_value(&tool).expect("a tool of texts and JSON is JSON");
+    ToolDefinition { name: RawTool::new(name.name()), effect: effect(name), json }
+}
+
+fn effect(name: Name) -> Effect {
+    match name {
+        Name::MessagesSend | Name::PermissionsRespond => Effect::Acts,
+        Name::ConversationsList
+        | Name::ConversationGet
+        | Name::MessagesRead
+        | Name::AttachmentsFetch
+        | Name::EventsPoll
+        | Name::EventsWait
+        | Name::ChannelsList
+        | Name::PermissionsListOpen => Effect::Reads,
+    }
+}
+
+fn annotations(name: Name) -> ToolAnnotations {
+    let hints = ToolAnnotations::new();
+    match effect(name) {
+        Effect::Reads => hints.read_only(true).open_world(false),
+        // A decision lets a held call run, whatever that call does; a message only adds.
+        Effect::Acts => hints
+            .read_only(false)
+            .destructive(name == Name::PermissionsRespond)
+            .idempotent(false)
+            .open_world(true),
+    }
+}
+
+fn words(name: Name) -> (&'static str, &'static str) {
+    match name {
+        Name::ConversationsList => (
+            "List conversations",
+            "Lists the current conversations of Hermes Agent on all messaging platforms, most recently used first. \
+             Start here: the other tools take the session_key found in this list.",
+        ),
+        Name::ConversationGet => (
+            "Show a conversation",
+            "Shows one conversation: platform, chat, people, times and the tokens used so far.",
+        ),
+        Name::MessagesRead => (
+            "Read messages",
+            "Reads the newest messages of a conversation, oldest first, as the people in it and the assistant wrote \
+             them. A text is cut after 2000 characters; total_in_session says how many messages there are in all.",
+        ),
+        Name::AttachmentsFetch => (
+            "List attachments",
+            "Lists the images, files and media paths of one message. Answers with addresses and paths, or the data \
+             itself where the message holds it.",
+        ),
+        Name::EventsPoll => (
+            "Poll events",
+            "Returns at once what happened after a cursor: new messages, approvals asked for, approvals decided. \
+             Pass next_cursor as after_cursor the next time.",
+        ),
+        Name::EventsWait => (
+            "Wait for an event",
+            "Waits until something happens after a cursor and returns that one event, or says that the time is over.",
+        ),
+        Name::MessagesSend => (
+            "Send a message",
+            "Sends a text to a chat on a messaging platform, as Hermes Agent. It reaches real people. Take the target \
+             from channels_list.",
+        ),
+        Name::ChannelsList => (
+            "List channels",
+            "Lists the chats that messages can be sent to. Each target can be given to messages_send as it is.",
+        ),
+        Name::PermissionsListOpen => {
+            ("List open approvals", "Lists the requests that wait for somebody's approval, oldest first.")
+        }
+        Name::PermissionsRespond => (
+            "Answer an approval",
+            "Decides one request that waits for approval. Ask the user before you allow.",
+        ),
+    }
+}
+
+fn input_schema(name: Name) -> Value {
+    match name {
+        Name::ConversationsList => object(
+            json!({
+                "platform": optional_text("Only this platform, for example telegram or slack; case does not matter."),
+                "limit": whole(50, "Longest list, 1 to 200."),
+                "search": optional_text("Only conversations with this text in their names or key."),
+            }),
+            &[],
+        ),
+        Name::ConversationGet => object(json!({ "session_key": text(SESSION_KEY) }), &["session_key"]),
+        Name::MessagesRead => object(
+            json!({ "session_key": text(SESSION_KEY), "limit": whole(50, "How many of the newest messages, 1 to 200.") }),
+            &["session_key"],
+        ),
+        Name::AttachmentsFetch => object(
+            json!({ "session_key": text(SESSION_KEY), "message_id": text("The id of a message, from messages_read.") }),
+            &["session_key", "message_id"],
+        ),
+        Name::EventsPoll => object(
+            json!({
+                "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
+                "session_key": optional_text("Only events of this conversation."),
+                "limit": whole(20, "Longest list, 1 to 200."),
+            }),
+            &[],
+        ),
+        Name::EventsWait => object(
+            json!({
+                "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
+                "session_key": optional_text("Only events of this conversation."),
+                "timeout_ms": whole(30_000, "Longest wait in milliseconds, 0 to 300000."),
+            }),
+            &[],
+        ),
+        Name::MessagesSend => object(
+            json!({
+                "target": text("platform:chat, as channels_list gives it, or a bare platform for its home channel."),
+                "message": text("The text to send."),
+            }),
+            &["target", "message"],
+        ),
+        Name::ChannelsList => {
+            object(json!({ "platform": optional_text("Only this platform; case does not matter.") }), &[])
+        }
+        Name::PermissionsListOpen => object(json!({}), &[]),
+        Name::PermissionsRespond => object(
+            json!({
+                "id": text("The id of the request, from permissions_list_open."),
+                "decision": text("allow-once, allow-always or deny."),
+            }),
+            &["id", "decision"],
+        ),
+    }
+}
+
+const SESSION_KEY: &str = "The session_key of a conversation, from conversations_list.";
+
+/// The object of a success, or the object with `error` that goes with `isError`.
+fn output_schema(name: Name) -> Value {
+    let nullable = json!({ "type": ["string", "null"] });
+    let string = json!({ "type": "string" });
+    let whole = json!({ "type": "integer" });
+    let list = json!({ "type": "array", "items": { "type": "object" } });
+    let list_of = |item: Value| json!({ "type": "array", "items": item });
+    match name {
+        Name::ConversationsList => {
+            let fields = json!({
+                "session_key": string, "session_id": string, "platform": string, "chat_type": nullable,
+                "display_name": nullable, "chat_name": nullable, "user_name": nullable, "updated_at": nullable,
+            });
+            answer(json!({ "count": whole, "conversations": list_of(whole_object(fields)) }))
+        }
+        Name::ConversationGet => answer(json!({
+            "session_key": string, "session_id": string, "platform": string, "chat_type": nullable,
+            "display_name": nullable, "user_name": nullable, "chat_name": nullable, "chat_id": nullable,
+            "thread_id": nullable, "updated_at": nullable, "created_at": nullable, "input_tokens": whole,
+            "output_tokens": whole, "total_tokens": whole,
+        })),
+        Name::MessagesRead => {
+            let fields = json!({
+                "id": string, "role": { "type": "string", "enum": ["user", "assistant"] }, "content": string,
+                "timestamp": { "type": ["number", "string", "null"], "description": "Seconds since 1970." },
+            });
+            let messages = list_of(whole_object(fields));
+            answer(
+                json!({ "session_key": string, "count": whole, "total_in_session": whole, "messages": messages }),
+            )
+        }
+        Name::AttachmentsFetch => {
+            let item = json!({
+                "type": "object",
+                "properties": { "type": string, "url": string, "path": string, "data": { "type": "object" } },
+                "required": ["type"],
+            });
+            answer(json!({ "message_id": string, "count": whole, "attachments": list_of(item) }))
+        }
+        Name::EventsPoll => answer(json!({ "events": list, "next_cursor": whole })),
+        Name::EventsWait => answer(json!({ "event": { "type": ["object", "null"] } })),
+        Name::MessagesSend => answer(json!({ "success": { "type": "boolean" } })),
+        Name::ChannelsList => {
+            let fields =
+                json!({ "target": string, "platform": string, "name": nullable, "chat_type": nullable });
+            answer(json!({ "count": whole, "channels": list_of(whole_object(fields)) }))
+        }
+        Name::PermissionsListOpen => answer(json!({ "count": whole, "approvals": list })),
+        Name::PermissionsRespond => {
+            answer(json!({ "resolved": { "type": "boolean" }, "approval_id": string, "decision": string }))
+        }
+    }
+}
+
+/// Clients check structured content even of errors, so the schema has room for both.
+fn answer(mut properties: Value) -> Value {
+    let required = names(&properties);
+    properties["error"] = json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "properties": properties,
+        "anyOf": [{ "required": required }, { "required": ["error"] }],
+    })
+}
+
+fn whole_object(properties: Value) -> Value {
+    let required = names(&properties);
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn names(properties: &Value) -> Vec<String> {
+    properties.as_object().map(|members| members.keys().cloned().collect()).unwrap_or_default()
+}
+
+fn object(properties: Value, required: &[&str]) -> Value {
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn text(description: &str) -> Value {
+    json!({ "type": "string", "description": description })
+}
+
+fn optional_text(description: &str) -> Value {
+    json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null, "description": description })
+}
+
+fn whole(default: i64, description: &str) -> Value {
+    json!({ "type": "integer", "default": default, "description": description })
+}
+
+fn map(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(members) => Arc::new(members),
+        other => unreachable!("every schema above is an object, not {other}"),
+    }
+}
