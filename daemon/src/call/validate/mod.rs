@@ -129,20 +129,27 @@ fn real_errors(compiled: &jsonschema::Validator, value: &Value) -> bool {
 /// The validators of all tools, compiled at their first use.
 #[derive(Debug, Default)]
 pub struct Validators {
-    by_tool: HashMap<(ServerName, RawTool), (Option<Box<RawValue>>, Arc<Validator>)>,
+    by_tool: HashMap<(ServerName, RawTool), Compiled>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    schema: Option<Box<RawValue>>,
+    validator: Arc<Validator>,
 }
 
 impl Validators {
     /// The validator of a tool; compiled again only if its schema changed.
     pub fn get(&mut self, server: &ServerName, tool: &RawTool, schema: Option<&RawValue>) -> Arc<Validator> {
         let key = (server.clone(), tool.clone());
-        if let Some((known, validator)) = self.by_tool.get(&key)
-            && known.as_deref().map(RawValue::get) == schema.map(RawValue::get)
+        if let Some(known) = self.by_tool.get(&key)
+            && known.schema.as_deref().map(RawValue::get) == schema.map(RawValue::get)
         {
-            return Arc::clone(validator);
+            return Arc::clone(&known.validator);
         }
         let validator = Arc::new(Validator::compile(schema));
-        self.by_tool.insert(key, (schema.map(RawValue::to_owned), Arc::clone(&validator)));
+        let schema = schema.map(RawValue::to_owned);
+        self.by_tool.insert(key, Compiled { schema, validator: Arc::clone(&validator) });
         validator
     }
 
