@@ -30,11 +30,8 @@ pub(super) fn ready() -> anyhow::Result<Programs> {
         let path = beside::sibling(&hermesctl, name).filter(|path| path.exists());
         path.with_context(|| format!("{name} is not beside hermesctl in {}", folder.display()))
     };
-    let programs = Programs {
-        hermesd: found("hermesd")?,
-        server: found("hermes-demo-server")?,
-        hermesctl: hermesctl.clone(),
-    };
+    let programs =
+        Programs { hermesd: found("hermesd")?, server: found("hermes-demo-server")?, hermesctl: hermesctl.clone() };
     same_version(&programs.hermesd)?;
     Ok(programs)
 }

@@ -39,7 +39,8 @@ impl Interrupt {
     /// Takes over Ctrl-C, SIGTERM and SIGHUP from now on.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+        for signal in
+            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
             signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot listen for Ctrl-C")?;
         }

@@ -17,8 +17,8 @@ use crate::conversations::Conversations;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ClientId, RawTool, ServerName};
-use crate::server::Servers;
 use crate::server::breaker::Outcome;
+use crate::server::Servers;
 use crate::server::handle::ServerHandle;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError};
 use error::CallError;
@@ -81,9 +81,7 @@ where
     let started = Instant::now();
     let outcome = match &tool.origin {
         Origin::Conversations { .. } => Ok(call_builtin(path, tool, &call).await),
-        Origin::Server { server, raw } => {
-            call_server(path, caller, server, raw, &call, &trace, progress).await
-        }
+        Origin::Server { server, raw } => call_server(path, caller, server, raw, &call, &trace, progress).await,
     };
     let elapsed = started.elapsed();
     match outcome {
@@ -191,9 +189,7 @@ impl Sending<'_> {
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
         // The wire notices a dropped flight by itself; this only adds the client's own words.
-        if let (Some(flight), Some(reason)) =
-            (self.flight.take(), self.reason.get().filter(|r| !r.is_empty()))
-        {
+        if let (Some(flight), Some(reason)) = (self.flight.take(), self.reason.get().filter(|r| !r.is_empty())) {
             flight.cancel(reason);
         }
     }
@@ -204,9 +200,9 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         Ok(Answer::Result(result)) if count_tool_errors && result::is_error(result) => Outcome::Failure,
         // Any answer is a sign of life.
         Ok(Answer::Result(_) | Answer::Error(_)) => Outcome::Success,
-        Err(CallError::Wire(
-            WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
-        )) => Outcome::Failure,
+        Err(CallError::Wire(WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. })) => {
+            Outcome::Failure
+        }
         Err(CallError::NotReady(_)) => Outcome::Failure,
         Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
         Err(CallError::Removed | CallError::BreakerOpen(_) | CallError::Slot(_)) => Outcome::Neutral,

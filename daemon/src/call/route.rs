@@ -66,9 +66,7 @@ mod tests {
 
     #[test]
     fn a_server_gets_its_own_name_and_every_other_member_as_it_was() {
-        let raw =
-            RawValue::from_string(r#"{"task":{"ttl":5},"name":"mcp_s_a","arguments":{"n":1.0}}"#.into())
-                .unwrap();
+        let raw = RawValue::from_string(r#"{"task":{"ttl":5},"name":"mcp_s_a","arguments":{"n":1.0}}"#.into()).unwrap();
         let trace = Trace::of(&raw);
         let params = upstream_params(&raw, &RawTool::new("a"), &trace);
         let start = r#"{"task":{"ttl":5},"name":"a","arguments":{"n":1.0},"_meta":{"traceparent":"00-"#;

@@ -340,7 +340,7 @@ fn a_known_value_of_several_lines_is_masked_line_by_line() {
 
 #[test]
 fn a_line_that_never_ends_is_cut_where_no_secret_is() {
-    let value = "K".repeat(3000);
+    let value = "K".repeat(200);
     let redactor = Arc::new(redactor(&[&value]));
     for lead in [60_000, 65_000] {
         let text = format!(

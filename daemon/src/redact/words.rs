@@ -22,7 +22,7 @@ pub(super) enum Word {
 use Word::{Basic, Bearer, Key, Name};
 
 /// Every word, in lower case.
-pub(super) const WORDS: [(&str, Word); 26] = [
+pub(super) const WORDS: [(&str, Word); 24] = [
     ("bearer", Bearer),
     ("basic", Basic),
     ("key=", Key),
@@ -47,8 +47,6 @@ pub(super) const WORDS: [(&str, Word); 26] = [
     ("authkey", Name(Kind::ApiKey)),
     ("auth_key", Name(Kind::ApiKey)),
     ("auth-key", Name(Kind::ApiKey)),
-    ("session_id", Name(Kind::Token)),
-    ("sessionid", Name(Kind::Token)),
 ];
 
 /// What may follow a name before its value: `secret_access_key_id`, `credentials`.
