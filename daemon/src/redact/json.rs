@@ -4,7 +4,7 @@
 //! have escapes (a secret may hide behind `\n` or `\/`), or that stand under a telling name are
 //! looked at one by one.
 
-use super::patterns::member_kind;
+use super::checks::member_kind;
 use super::{Redactor, Scope, Span};
 use std::borrow::Cow;
 

@@ -53,7 +53,7 @@ impl StreamRedactor {
             let lines = std::mem::replace(&mut self.held, rest);
             self.lines(&String::from_utf8_lossy(&lines), &mut out);
         }
-        let look_ahead = LOOK_AHEAD.max(self.redactor.known.longest() + 4);
+        let look_ahead = LOOK_AHEAD.max(self.redactor.scan.longest() + 4);
         if self.held.len() > MAX_HELD.max(2 * look_ahead) {
             self.cut(look_ahead, &mut out);
         }

@@ -146,6 +146,23 @@ pub fn repair(raw: Option<&RawValue>) -> Result<Repaired, SchemaError> {
     Ok(Repaired { schema: to_raw(&Value::Object(schema)), notes: notes.0 })
 }
 
+/// Makes `nullable: true` mean "or null" for a validator of plain JSON Schema.
+pub(crate) fn accept_null(value: &mut Value) {
+    let Value::Object(schema) = value else { return };
+    keywords::for_each_child(schema, &mut |_, _, child| accept_null(child));
+    if schema.get("nullable") != Some(&Value::Bool(true)) {
+        return;
+    }
+    if let Some(Value::String(kind)) = schema.get("type").cloned() {
+        schema.insert("type".to_owned(), serde_json::json!([kind, "null"]));
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+}
+
 fn missing() -> Repaired {
     let open = serde_json::json!({ "type": "object", "properties": {} });
     let note = SchemaNote { path: String::new(), kind: NoteKind::Missing };

@@ -1,1 +1,0 @@
-//! Arguments against the tool's schema.

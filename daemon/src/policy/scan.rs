@@ -1,1 +1,0 @@
-//! Pure: injection scan of model-visible texts.
