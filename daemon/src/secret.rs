@@ -33,7 +33,10 @@ impl fmt::Debug for Secret {
 /// (product: key, token, secret, pass, pat, auth, cred).
 pub fn name_says_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    if ["key", "token", "secret", "passw", "passphrase", "auth", "cred"].iter().any(|word| lower.contains(word)) {
+    if ["key", "token", "secret", "passw", "passphrase", "auth", "cred"]
+        .iter()
+        .any(|word| lower.contains(word))
+    {
         return true;
     }
     // `pat` and `pass` only as words of their own: PATH, PATTERN and BYPASS are none.
@@ -94,7 +97,15 @@ mod tests {
 
     #[test]
     fn names_that_say_secret_and_names_that_only_look_like_it() {
-        for name in ["GITHUB_TOKEN", "api-key", "Authorization", "DB_PASSWORD", "GITHUB_PAT", "MY_PASS", "AWS_CREDENTIALS"] {
+        for name in [
+            "GITHUB_TOKEN",
+            "api-key",
+            "Authorization",
+            "DB_PASSWORD",
+            "GITHUB_PAT",
+            "MY_PASS",
+            "AWS_CREDENTIALS",
+        ] {
             assert!(name_says_secret(name), "{name}");
         }
         for name in ["PATH", "PATTERN", "BYPASS", "LANG", "PASSIVE"] {

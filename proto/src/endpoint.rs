@@ -39,7 +39,9 @@ pub enum EndpointError {
         source: io::Error,
     },
     /// The folder for the sockets is not private to this user.
-    #[error("{path} is not a folder of this user with mode 0700 ({found}); set HERMESD_RUNTIME_DIR to one that is")]
+    #[error(
+        "{path} is not a folder of this user with mode 0700 ({found}); set HERMESD_RUNTIME_DIR to one that is"
+    )]
     NotPrivate {
         /// The folder.
         path: PathBuf,
@@ -47,7 +49,9 @@ pub enum EndpointError {
         found: String,
     },
     /// A socket path would be longer than the system allows.
-    #[error("{path} is {len} bytes long and a socket path may have {MAX_SOCKET_PATH}; set HERMESD_RUNTIME_DIR to a shorter folder")]
+    #[error(
+        "{path} is {len} bytes long and a socket path may have {MAX_SOCKET_PATH}; set HERMESD_RUNTIME_DIR to a shorter folder"
+    )]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -183,7 +187,8 @@ impl Endpoint {
         let set = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let dir = if let Some(dir) = set("HERMESD_RUNTIME_DIR") {
             std::path::absolute(&dir).unwrap_or(dir)
-        } else if let Some(base) = set("XDG_RUNTIME_DIR").filter(|dir| private(dir).is_ok()).or_else(run_user) {
+        } else if let Some(base) = set("XDG_RUNTIME_DIR").filter(|dir| private(dir).is_ok()).or_else(run_user)
+        {
             base.join(home.runtime_name())
         } else {
             home.path().join("run")
@@ -308,7 +313,10 @@ mod tests {
     #[test]
     fn home_is_flag_then_variable_then_dot_hermes() {
         let env = env_of(&[("HOME", "/nonexistent/u"), ("HERMES_HOME", "  /nonexistent/h ")]);
-        assert_eq!(Home::find(Some(Path::new("/nonexistent/f")), &env).unwrap().path(), Path::new("/nonexistent/f"));
+        assert_eq!(
+            Home::find(Some(Path::new("/nonexistent/f")), &env).unwrap().path(),
+            Path::new("/nonexistent/f")
+        );
         assert_eq!(Home::find(None, &env).unwrap().path(), Path::new("/nonexistent/h"));
         let bare = env_of(&[("HOME", "/nonexistent/u"), ("HERMES_HOME", "  ")]);
         let home = Home::find(None, &bare).unwrap();
