@@ -1,1 +1,68 @@
 //! hermesctl as a library, so that tests build the same code.
+//!
+//! The shim (`mcp serve`) is decided before anything else is built: clients start it often and
+//! wait for it. Everything else goes through the command line parser in [`cli`]. Never links the
+//! daemon.
+
+pub mod beside;
+pub mod cli;
+pub mod client;
+pub mod commands;
+pub mod demo;
+pub mod failure;
+pub mod render;
+pub mod shim;
+
+use clap::Parser;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs hermesctl with the arguments of this process.
+pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let (name, rest) = args.split_first().map_or((None, [].as_slice()), |(name, rest)| (Some(name), rest));
+    if rest.first().is_some_and(|first| first == shim::START_DAEMON) {
+        return shim::start_daemon(rest.iter().skip(1).cloned());
+    }
+    if let Some(options) = shim::quick(rest) {
+        return shim::run(&options);
+    }
+    let cli = match cli::Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout with code 0, errors to stderr with code 2.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let done = match name.filter(|name| is_hermes(name)) {
+        Some(_) if !matches!(cli.verb, cli::Verb::Mcp(_)) => Err(failure::Failure::Usage {
+            message: "started as `hermes`, hermesctl only knows `mcp`".to_owned(),
+            hint: "run the same command as `hermesctl ...`".to_owned(),
+        }),
+        _ => commands::run(cli),
+    };
+    match done {
+        Ok(done) => done.into(),
+        Err(failure) => report(&failure),
+    }
+}
+
+fn is_hermes(name: &OsString) -> bool {
+    Path::new(name).file_name().is_some_and(|name| name == "hermes")
+}
+
+fn report(failure: &failure::Failure) -> ExitCode {
+    if failure.is_closed_pipe() {
+        return ExitCode::SUCCESS;
+    }
+    let mut text = format!("error: {}\n", render::text::block(&failure.to_string()));
+    if !failure.hint().is_empty() {
+        text.push_str(&format!("hint: {}\n", render::text::plain(failure.hint())));
+    }
+    // Nobody is left to tell when stderr is closed.
+    let _ = io::stderr().write_all(text.as_bytes());
+    ExitCode::from(failure.code())
+}

@@ -1,2 +1,5 @@
-//! Thin main.
-fn main() {}
+//! Thin main: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    hermesctl::main()
+}

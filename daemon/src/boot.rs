@@ -1,1 +1,385 @@
-//! Composition root: the only file that knows everybody; start order and wiring.
+//! Composition root: the only file that knows everybody.
+//!
+//! Start: logs, config, ledger reaper, catalogue, control.sock, mcp.sock, `READY=1`, then servers.
+//! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
+
+use crate::admin::{self, service};
+use crate::call::CallPath;
+use crate::catalog::reconcile::Reconcile;
+use crate::catalog::snapshot::Catalog;
+use crate::claim::{Claim, Sockets};
+use crate::cli::{Cli, Command, ConfigCommand};
+use crate::config::{Config, RedactionLabels, Watcher};
+use crate::conversations::Conversations;
+use crate::guard;
+use crate::paths::Paths;
+use crate::redact::Redactor;
+use crate::reload::{ReloadTask, Reloader};
+use crate::secret::KnownSecrets;
+use crate::server::Servers;
+use crate::server::base_env::{Account, BaseEnv};
+use crate::server::gate::{self, SafeMode};
+use crate::server::lifecycle::Starts;
+use crate::server::osv::Osv;
+use crate::server::shell_query;
+use crate::server::spawn::StdioLauncher;
+use crate::server::supervisor::{self, Known};
+use crate::server::transport::ledger::Ledger;
+use crate::server::transport::reaper::{self, GUARD_PATIENCE};
+use crate::session::clients::Clients;
+use crate::session::{self, listener};
+use crate::shutdown::{self, Running};
+use crate::signals::{self, Signal};
+use crate::tasks::TaskGroup;
+use crate::telemetry::logs::{self, Format, LogOptions};
+use crate::telemetry::redact_hook::RedactHook;
+use crate::telemetry::server_log::{LogLimits, ServerLogs};
+use anyhow::Context;
+use clap::Parser;
+use hermes_proto::endpoint::{self, Endpoint, Home};
+use listenfd::ListenFd;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long the login shell may take to say what PATH is. Servers do not wait for it.
+const SHELL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Everything `hermesd` does, guards included.
+pub fn main() -> ExitCode {
+    // Before any runtime or parser: a guard is one small thread.
+    if guard::is_guard_invocation(std::env::args_os()) {
+        return guard::main();
+    }
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            // Before and after the logs there is only stderr; when that is closed nobody can be told.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
+    match cli.command {
+        Some(Command::Config { command: ConfigCommand::Check { json } }) => {
+            Ok(crate::check::run(&home, json))
+        }
+        Some(Command::Run) | None => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let code = runtime.block_on(serve(home, cli.idle_exit))?;
+            // Blocking work that is stuck in the system must not keep the process.
+            runtime.shutdown_timeout(Duration::from_millis(200));
+            Ok(code)
+        }
+    }
+}
+
+async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let mut signals = signals::listen().context("signal handlers")?;
+    let claim = Claim::take(&home)?;
+    guard::become_subreaper().context("subreaper")?;
+    let paths = Paths::of(&home, &|name| std::env::var_os(name))?;
+    paths.prepare()?;
+    let env = environment();
+    let redact = RedactHook::new(redact_unknown());
+    let logs = start_logs(&paths, &env, &redact)?;
+    let pid = std::process::id();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
+    reap(&paths).await;
+
+    let groups = Groups::default();
+    let (config_in, config) = watch::channel(Arc::new(Config::default()));
+    let (handles_in, handles) = watch::channel(Arc::new(Servers::new()));
+    let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
+    let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
+    let conversations = Conversations::open(home.path());
+    let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
+    let base = base_env(&home, &env).await;
+    let launcher = StdioLauncher {
+        base: learn_base(base, &groups.inner),
+        secrets,
+        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
+            .map(Arc::new)
+            .ok(),
+        logs: logs.clone(),
+        ledger: Ledger::new(paths.ledger.clone()),
+        guard_exe: guard::own_exe()?,
+        tasks: groups.servers.clone(),
+    };
+    let starts = match gate::safe_mode(env.get("HERMES_SAFE_MODE").map(String::as_str)) {
+        SafeMode::On => Starts::SafeMode,
+        SafeMode::Off => Starts::Allowed,
+    };
+    let servers = supervisor::Shared::new(Arc::new(launcher), groups.servers.clone(), starts);
+    let reload = ReloadTask {
+        home: home.path().to_owned(),
+        user_home: env.get("HOME").map(Into::into),
+        env,
+        conversations: conversations.clone(),
+        servers: servers.clone(),
+        config: config_in,
+        handles: handles_in,
+        builtins: builtins_in,
+        before: Box::new(before_config(redact.clone(), servers.clone(), secrets_in)),
+        known: Box::new(|_| Known::Nothing),
+        groups: BTreeMap::new(),
+    };
+
+    // Before the first load, so that no change is missed between the two.
+    let watcher = Watcher::start(home.path(), &groups.inner);
+    let sockets = sockets(&claim, &home)?;
+    let reconcile =
+        Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
+    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
+    let reloader = reload.start(&groups.inner).await;
+    first_catalog(&catalog).await;
+    let clients = Clients::default();
+    let calls = Arc::new(CallPath { servers: handles.clone(), conversations });
+    let shutdown = CancellationToken::new();
+    let admin = service::Admin {
+        inner: Arc::new(service::Inner {
+            home: home.path().to_owned(),
+            runtime_dir: sockets.endpoint.dir.clone(),
+            started,
+            config: config.clone(),
+            servers: handles.clone(),
+            catalog: catalog.clone(),
+            clients: clients.clone(),
+            calls: calls.clone(),
+            reloader: reloader.clone(),
+            logs: logs.clone(),
+            test: servers.clone(),
+            mask: Arc::new(move |text| redact.apply(text)),
+            shutdown: shutdown.clone(),
+        }),
+    };
+    let Sockets { endpoint, control, mcp } = sockets;
+    let control = tokio::net::UnixListener::from_std(control)?;
+    let mcp = tokio::net::UnixListener::from_std(mcp)?;
+    groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
+    let shared =
+        Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
+    let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
+    groups.accepting.spawn(accepting);
+    groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    ready();
+    tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
+
+    let idle = idle(clients.clone(), idle_exit);
+    tokio::pin!(idle);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            signal = signals.recv() => match signal {
+                Some(Signal::Reload) => {
+                    let _ = sd_notify::notify(&[sd_notify::NotifyState::Reloading]);
+                    reloader.reload().await;
+                    ready();
+                }
+                Some(Signal::Child) => {
+                    guard::reap_orphans();
+                }
+                Some(Signal::End) | None => break,
+            },
+            () = &mut idle => {
+                tracing::info!("no client for the time of --idle-exit");
+                break;
+            }
+        }
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    let running = Running {
+        accepting: groups.accepting,
+        clients,
+        sessions: groups.sessions,
+        servers: groups.servers,
+        inner: groups.inner,
+        logs,
+        admin: groups.admin,
+    };
+    shutdown::run(running, claim, &endpoint, &mut signals).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One group for each stage of the shutdown.
+#[derive(Default)]
+struct Groups {
+    accepting: TaskGroup,
+    sessions: TaskGroup,
+    servers: TaskGroup,
+    inner: TaskGroup,
+    admin: TaskGroup,
+}
+
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Before the configuration is read nothing is known but the patterns.
+fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
+    let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
+    move |text| redactor.redact(text).into_owned()
+}
+
+/// What a new configuration changes outside the servers: the secrets that are masked, and how
+/// many servers may start at once.
+fn before_config(
+    redact: RedactHook,
+    servers: supervisor::Shared,
+    secrets: watch::Sender<Arc<KnownSecrets>>,
+) -> impl Fn(&Config) + Send {
+    move |config| {
+        secrets.send_replace(Arc::new(config.secrets.clone()));
+        let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
+        redact.set(move |text| redactor.redact(text).into_owned());
+        servers.places.set_total(config.daemon.start_concurrency.get() as usize);
+    }
+}
+
+async fn reap(paths: &Paths) {
+    let ledger = paths.ledger.clone();
+    let report = tokio::task::spawn_blocking(move || reaper::reap_leftovers(&ledger, GUARD_PATIENCE)).await;
+    match report {
+        Ok(report) => log_reaped(&report),
+        Err(error) => tracing::error!(%error, "looking for leftovers failed"),
+    }
+}
+
+fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
+    let mut given = ListenFd::from_env();
+    let mut control = None;
+    let mut mcp = None;
+    for index in 0..given.len() {
+        let Some(listener) = given.take_unix_listener(index)? else { continue };
+        listener.set_nonblocking(true)?;
+        let path = listener.local_addr()?.as_pathname().map(ToOwned::to_owned).unwrap_or_default();
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some(endpoint::CONTROL_SOCKET) => control = Some((listener, path)),
+            Some(endpoint::MCP_SOCKET) => mcp = Some((listener, path)),
+            _ => tracing::warn!(path = %path.display(), "a socket from the service manager is not ours"),
+        }
+    }
+    match (control, mcp) {
+        (Some((control, path)), Some((mcp, _))) => {
+            let dir = path.parent().map(ToOwned::to_owned).unwrap_or_default();
+            let endpoint = Endpoint { dir };
+            claim.publish(&endpoint)?;
+            Ok(Sockets { endpoint, control, mcp })
+        }
+        _ => Ok(claim.bind(Endpoint::choose(home, &|name| std::env::var_os(name))?)?),
+    }
+}
+
+fn start_logs(
+    paths: &Paths,
+    env: &BTreeMap<String, String>,
+    redact: &RedactHook,
+) -> anyhow::Result<ServerLogs> {
+    let server_logs = ServerLogs::start(&paths.logs_dir, LogLimits::default(), redact.clone())?;
+    let lookup = |name: &str| env.get(name).cloned();
+    let options = LogOptions {
+        stderr: logs::stderr_from(&lookup),
+        format: Format::Text,
+        filter: logs::filter_from(&lookup),
+    };
+    logs::init(&options, server_logs.own(), redact)?;
+    Ok(server_logs)
+}
+
+async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
+    let (home, vars) = (home.path().to_owned(), env.clone());
+    let gather = move || {
+        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let account = Account::of_this_user();
+        BaseEnv::gather(vars, BTreeMap::new(), account.as_ref(), &home)
+    };
+    tokio::task::spawn_blocking(gather).await.expect("reading the environment does not panic")
+}
+
+/// Publishes the environment at once and again when the login shell and the user manager answered.
+fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
+    let (publish, current) = watch::channel(Arc::new(base.clone()));
+    let stop = tasks.stop_signal();
+    tasks.spawn(async move {
+        let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
+        let asked = async {
+            tokio::join!(
+                shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
+                shell_query::manager_env(SHELL_LIMIT),
+            )
+        };
+        let (login_path, manager) = tokio::select! {
+            answers = asked => answers,
+            () = stop.cancelled() => return,
+        };
+        if login_path.is_none() {
+            tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+        }
+        publish.send_replace(Arc::new(BaseEnv { login_path, manager, ..base }));
+    });
+    current
+}
+
+fn log_reaped(report: &reaper::ReapReport) {
+    for (server, ended) in &report.ended {
+        tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
+    }
+    if !report.survivors.is_empty() {
+        tracing::error!(pids = ?report.survivors, "processes of an earlier daemon cannot be ended");
+    }
+    tracing::debug!(?report, "looked for leftovers");
+}
+
+async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
+    while changes.changed().await.is_ok() {
+        reloader.reload().await;
+    }
+}
+
+/// The first client must not see an empty list because it came early.
+async fn first_catalog(catalog: &watch::Receiver<Arc<Catalog>>) {
+    let mut catalog = catalog.clone();
+    // An error means that reconcile ended; the daemon ends with it.
+    let _ = tokio::time::timeout(Duration::from_secs(2), catalog.wait_for(|c| c.revision() > 0)).await;
+}
+
+async fn serve_admin(listener: tokio::net::UnixListener, admin: service::Admin, stop: CancellationToken) {
+    if let Err(error) = admin::serve::serve(listener, admin, stop).await {
+        tracing::error!(%error, "control.sock is not served any more");
+    }
+}
+
+fn ready() {
+    // Without a service manager there is nobody to tell.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+}
+
+/// Returns when no client was connected for `limit`; never without one.
+async fn idle(clients: Clients, limit: Option<Duration>) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    let mut empty_since = Instant::now();
+    let mut look =
+        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
+    loop {
+        look.tick().await;
+        if !clients.all().is_empty() {
+            empty_since = Instant::now();
+        } else if empty_since.elapsed() >= limit {
+            return;
+        }
+    }
+}

@@ -1,2 +1,7 @@
-//! Thin main.
-fn main() {}
+//! Thin main: everything is in the library, so that tests build the same code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hermesd::boot::main()
+}

@@ -1,1 +1,80 @@
-//! The order in which the daemon ends.
+//! The order in which the daemon ends: mcp.sock closed, calls drained, servers stopped in
+//! parallel, logs flushed, control.sock last. One budget for all of it.
+
+use crate::claim::Claim;
+use crate::session::clients::Clients;
+use crate::signals::Signal;
+use crate::tasks::{Finished, TaskGroup};
+use crate::telemetry::server_log::ServerLogs;
+use hermes_proto::endpoint::Endpoint;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// From the signal to the end of the process. systemd/hermesd.service waits longer than this.
+pub const BUDGET: Duration = Duration::from_secs(10);
+
+/// The share of it that calls in flight get.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// What runs and must end, in the order of the fields.
+#[derive(Debug)]
+pub struct Running {
+    /// Accepts on mcp.sock.
+    pub accepting: TaskGroup,
+    /// Everyone connected.
+    pub clients: Clients,
+    /// One task a client.
+    pub sessions: TaskGroup,
+    /// Supervisors and wires.
+    pub servers: TaskGroup,
+    /// Reload, catalogue, watchers.
+    pub inner: TaskGroup,
+    /// Log files.
+    pub logs: ServerLogs,
+    /// control.sock.
+    pub admin: TaskGroup,
+}
+
+/// Ends everything in order. A second signal skips what is left of the draining.
+pub async fn run(
+    running: Running,
+    mut claim: Claim,
+    endpoint: &Endpoint,
+    signals: &mut mpsc::Receiver<Signal>,
+) {
+    let started = Instant::now();
+    let left = || BUDGET.saturating_sub(started.elapsed());
+    claim.ending();
+    running.accepting.finish(Duration::from_millis(200)).await;
+    tokio::select! {
+        () = drained(&running.clients) => {}
+        () = tokio::time::sleep(DRAIN) => tracing::warn!("calls still in flight are ended"),
+        Some(Signal::End) = signals.recv() => tracing::warn!("second signal: calls in flight are ended"),
+    }
+    running.sessions.stop();
+    // The servers get all that is left but for the last writes.
+    if let Finished::Some { left } =
+        running.servers.finish(left().saturating_sub(Duration::from_millis(500))).await
+    {
+        tracing::error!(left, "server tasks did not end within the budget; their guards finish the work");
+    }
+    running.sessions.finish(Duration::from_millis(200)).await;
+    running.inner.finish(Duration::from_millis(200)).await;
+    tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");
+    running.logs.flush(Duration::from_millis(300)).await;
+    running.admin.finish(Duration::from_millis(200)).await;
+    claim.unlink(endpoint);
+}
+
+/// Returns when no client waits for an answer.
+async fn drained(clients: &Clients) {
+    let mut look = tokio::time::interval(Duration::from_millis(10));
+    loop {
+        look.tick().await;
+        if clients.all().iter().all(|client| client.in_flight.load(Ordering::Relaxed) == 0) {
+            return;
+        }
+    }
+}

@@ -8,11 +8,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A set of tasks with one stop signal.
 #[derive(Debug, Clone, Default)]
 pub struct TaskGroup {
     tracker: TaskTracker,
+    /// Trackers of the groups above, which wait for our tasks too.
+    above: Vec<TaskTracker>,
     stop: CancellationToken,
 }
 
@@ -34,10 +37,17 @@ impl TaskGroup {
         Self::default()
     }
 
-    /// A group that is told to stop when this one is, but is waited for on its own.
+    /// A group within this one: it can be stopped and waited for on its own, and whoever stops and
+    /// waits for this one stops and waits for it too.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { tracker: TaskTracker::new(), stop: self.stop.child_token() }
+        let mut above = self.above.clone();
+        above.push(self.tracker.clone());
+        Self { tracker: TaskTracker::new(), above, stop: self.stop.child_token() }
+    }
+
+    fn counted(&self) -> Vec<TaskTrackerToken> {
+        self.above.iter().map(TaskTracker::token).collect()
     }
 
     /// The stop signal; tasks select on it first.
@@ -51,7 +61,12 @@ impl TaskGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.tracker.spawn(task)
+        let counted = self.counted();
+        self.tracker.spawn(async move {
+            let output = task.await;
+            drop(counted);
+            output
+        })
     }
 
     /// Runs `work` on the blocking pool; waited for like a task.
@@ -60,7 +75,12 @@ impl TaskGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.tracker.spawn_blocking(work)
+        let counted = self.counted();
+        self.tracker.spawn_blocking(move || {
+            let output = work();
+            drop(counted);
+            output
+        })
     }
 
     /// Tells every task to stop without waiting.
@@ -79,5 +99,23 @@ impl TaskGroup {
             Ok(()) => Finished::All,
             Err(_) => Finished::Some { left: self.tracker.len() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_waits_for_the_tasks_of_groups_within_it() {
+        let parent = TaskGroup::new();
+        let child = parent.child();
+        let stop = child.stop_signal();
+        child.spawn(async move {
+            stop.cancelled().await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        });
+        assert_eq!(parent.finish(Duration::from_secs(1)).await, Finished::Some { left: 1 });
+        assert_eq!(parent.finish(Duration::from_secs(10)).await, Finished::All);
     }
 }

@@ -273,6 +273,28 @@ pub fn is_locked(home: &Home) -> bool {
     }
 }
 
+/// Where a client tries to connect, best guess first; never empty.
+///
+/// HERMESD_RUNTIME_DIR, else the folder in `endpoint.json`, then the places of [`Endpoint::choose`].
+/// Unlike [`Found::locate`] this never touches the lock, so that clients which look often cannot
+/// disturb a daemon that is just taking it; connecting is the proof. A stale `endpoint.json` costs
+/// one refused connection.
+///
+/// # Errors
+/// As [`Endpoint::choose`], when there is no other candidate.
+pub fn candidates(home: &Home, env: Lookup<'_>) -> Result<Vec<Endpoint>, EndpointError> {
+    let chosen = Endpoint::choose(home, env);
+    if env("HERMESD_RUNTIME_DIR").is_some_and(|v| !v.is_empty()) {
+        return chosen.map(|endpoint| vec![endpoint]);
+    }
+    match (EndpointFile::read(home).map(|file| Endpoint { dir: file.dir }), chosen) {
+        (Some(said), Ok(chosen)) if said == chosen => Ok(vec![said]),
+        (Some(said), Ok(chosen)) => Ok(vec![said, chosen]),
+        (Some(said), Err(_)) => Ok(vec![said]),
+        (None, chosen) => chosen.map(|endpoint| vec![endpoint]),
+    }
+}
+
 /// Where a client looks for the daemon of `home`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {

@@ -1,1 +1,33 @@
-//! Harness.
+//! Builds a world for one test: a home, a daemon, fake servers, shims, and a look at /proc.
+//!
+//! Blocking std code: a test reads from top to bottom. Promise: nothing of a world outlives it, and
+//! a test fails when something did. May not touch: the inside of the daemon; only its binaries.
+
+pub mod census;
+pub mod ctl;
+pub mod daemon;
+pub mod journal;
+pub mod script;
+pub mod shim;
+pub mod wait;
+pub mod world;
+
+pub use ctl::Ran;
+pub use daemon::{Daemon, kill};
+pub use journal::Journal;
+pub use script::{Fork, Framing, Script};
+pub use shim::Shim;
+pub use wait::{SOON, holds_for, wait_for, wait_some};
+pub use world::{Bins, World};
+
+/// The binaries of this package, built fresh for the test that names them.
+#[macro_export]
+macro_rules! bins {
+    () => {
+        $crate::Bins {
+            hermesd: env!("CARGO_BIN_EXE_t-hermesd").into(),
+            hermesctl: env!("CARGO_BIN_EXE_t-hermesctl").into(),
+            fake_server: env!("CARGO_BIN_EXE_t-fake-server").into(),
+        }
+    };
+}

@@ -1,6 +1,10 @@
-//! The gRPC service on `control.sock`: reads all status, holds handles, no logic of its own.
+//! The gRPC service on `control.sock`: reads all status, holds handles, has no logic of its own.
+//!
+//! Promise: texts that came from servers or the configuration are masked before they leave.
+//! May not touch: processes, files but for reading logs.
 
 pub mod convert;
+pub mod diagnose;
 pub mod peer;
 pub mod serve;
 pub mod service;

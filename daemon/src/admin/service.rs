@@ -1,1 +1,355 @@
-//! One method an rpc, no logic.
+//! One method an rpc, no logic: looks things up, asks an owner, converts the answer.
+
+use super::convert::{self, Mask};
+use super::diagnose;
+use crate::call::{CallPath, Caller, ToolCall};
+use crate::catalog::snapshot::Catalog;
+use crate::config::{Config, ServerEntry};
+use crate::jsonrpc::reply::Reply;
+use crate::jsonrpc::splice::{ObjectWriter, one_line};
+use crate::names::{ProfileName, ServerName};
+use crate::reload::{Reloaded, Reloader};
+use crate::server::Servers;
+use crate::server::handle::{NotReady, ServerHandle};
+use crate::server::lifecycle::{Drain, StopReason};
+use crate::server::supervisor;
+use crate::session::clients::Clients;
+use crate::telemetry::server_log::ServerLogs;
+use hermes_proto::control as pb;
+use hermes_proto::control::control_server::Control;
+use hermes_proto::shim::hello::Only;
+use serde_json::value::RawValue;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+/// How long `start`, `restart` and `test` wait for a server at most.
+const START_WAIT: Duration = Duration::from_secs(300);
+
+/// Everything the service reads.
+#[derive(Clone)]
+pub struct Admin {
+    /// Shared state; one allocation, cheap to clone for tonic.
+    pub inner: Arc<Inner>,
+}
+
+/// The handles behind [`Admin`].
+pub struct Inner {
+    /// Canonical HERMES_HOME.
+    pub home: PathBuf,
+    /// Where the sockets are.
+    pub runtime_dir: PathBuf,
+    /// Start of the daemon.
+    pub started: Instant,
+    /// The configuration in force.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// The servers that are run.
+    pub servers: watch::Receiver<Arc<Servers>>,
+    /// What clients see.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// Who is connected.
+    pub clients: Clients,
+    /// The road of a call.
+    pub calls: Arc<CallPath>,
+    /// Reads the configuration again.
+    pub reloader: Reloader,
+    /// Log files.
+    pub logs: ServerLogs,
+    /// What supervisors share, to test a server with the code that runs them.
+    pub test: supervisor::Shared,
+    /// Masks secrets.
+    pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// Ends the daemon.
+    pub shutdown: CancellationToken,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Inner {
+    fn check_home(&self, home: &str) -> Result<(), Status> {
+        if home.is_empty() || std::path::Path::new(home) == self.home {
+            return Ok(());
+        }
+        let text = format!(
+            "this daemon serves {}, the command was for {home}\nhint: pass --home or set HERMES_HOME",
+            self.home.display()
+        );
+        Err(Status::failed_precondition(text))
+    }
+
+    fn mask(&self) -> Mask<'_> {
+        &*self.mask
+    }
+
+    fn handle(&self, name: &str) -> Result<ServerHandle, Status> {
+        if let Some(handle) = self.servers.borrow().get(name) {
+            return Ok(handle.clone());
+        }
+        let config = self.config.borrow();
+        Err(match config.servers.get(name) {
+            Some(ServerEntry::Disabled(_)) => Status::failed_precondition(format!(
+                "server `{name}` is disabled\nhint: set `enabled: true` in {}",
+                config.file.display()
+            )),
+            Some(ServerEntry::Refused { reason }) => Status::failed_precondition(format!(
+                "server `{name}` is refused: {}\nhint: `hermesctl config check` shows where",
+                self.mask()(reason)
+            )),
+            Some(ServerEntry::Enabled(_)) => {
+                Status::unavailable(format!("server `{name}` is just being set up"))
+            }
+            None => {
+                let known: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Status::not_found(format!("no server `{name}`\nhint: configured are: {known}"))
+            }
+        })
+    }
+
+    fn status_of(&self, handle: &ServerHandle) -> pb::ServerStatus {
+        convert::server(handle, &self.catalog.borrow(), self.mask())
+    }
+
+    fn all_servers(&self) -> Vec<pb::ServerStatus> {
+        let config = self.config.borrow().clone();
+        let servers = self.servers.borrow().clone();
+        let entries = config.servers.iter().map(|(name, entry)| match (servers.get(name), entry) {
+            (Some(handle), _) => self.status_of(handle),
+            (None, ServerEntry::Disabled(server)) => convert::not_run(
+                name.as_str(),
+                convert::transport(&server.transport),
+                pb::Phase::Disabled,
+                "enabled: false".to_owned(),
+            ),
+            (None, ServerEntry::Refused { reason }) => {
+                convert::not_run(name.as_str(), "", pb::Phase::Refused, self.mask()(reason))
+            }
+            (None, ServerEntry::Enabled(server)) => convert::not_run(
+                name.as_str(),
+                convert::transport(&server.transport),
+                pb::Phase::Stopped,
+                "not set up yet".to_owned(),
+            ),
+        });
+        entries.collect()
+    }
+
+    fn not_ready(&self, error: &NotReady) -> Status {
+        let text = self.mask()(&error.to_string());
+        Status::unavailable(format!("{text}\nhint: `hermesctl servers show NAME` has the details"))
+    }
+}
+
+fn one_server(status: pb::ServerStatus) -> Response<pb::ServerResponse> {
+    Response::new(pb::ServerResponse { server: Some(status) })
+}
+
+#[tonic::async_trait]
+impl Control for Admin {
+    async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Answer<pb::GetStatusResponse> {
+        let inner = &self.inner;
+        inner.check_home(&request.get_ref().home)?;
+        let config = inner.config.borrow().clone();
+        Ok(Response::new(pb::GetStatusResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_ms: convert::millis(inner.started.elapsed()),
+            home: inner.home.display().to_string(),
+            runtime_dir: inner.runtime_dir.display().to_string(),
+            config_file: config.file.display().to_string(),
+            config_state: inner.reloader.state(),
+            servers: inner.all_servers(),
+            clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
+            findings: config.findings.iter().map(|finding| convert::finding(finding, inner.mask())).collect(),
+            conversations: inner.reloader.conversations(),
+            rss_bytes: diagnose::rss_bytes(),
+        }))
+    }
+
+    async fn show_server(&self, request: Request<pb::ShowServerRequest>) -> Answer<pb::ShowServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let handle = self.inner.handle(&request.server)?;
+        let status = handle.status().borrow().clone();
+        let log_file = self.inner.logs.path_of(handle.name()).display().to_string();
+        Ok(Response::new(pb::ShowServerResponse {
+            server: Some(self.inner.status_of(&handle)),
+            detail: Some(convert::detail(&status, log_file, self.inner.mask())),
+        }))
+    }
+
+    async fn list_tools(&self, request: Request<pb::ListToolsRequest>) -> Answer<pb::ListToolsResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let view = self.inner.catalog.borrow().view(&profile(&request.profile), Only::All);
+        let wanted = |tool: &&Arc<crate::catalog::snapshot::Tool>| {
+            request.server.is_empty() || tool.server() == request.server
+        };
+        let tools = view.tools().iter().filter(wanted).map(|tool| convert::tool(tool)).collect();
+        Ok(Response::new(pb::ListToolsResponse { tools }))
+    }
+
+    async fn call_tool(&self, request: Request<pb::CallToolRequest>) -> Answer<pb::CallToolResponse> {
+        let request = request.into_inner();
+        let inner = &self.inner;
+        inner.check_home(&request.home)?;
+        let view = inner.catalog.borrow().view(&profile(&request.profile), Only::All);
+        let name = if request.server.is_empty() {
+            request.tool.clone()
+        } else if let Some(tool) =
+            view.tool_of(&request.server, &request.tool).or_else(|| view.tool(&request.tool))
+        {
+            tool.name.to_string()
+        } else {
+            if request.server != "hermes" {
+                inner.handle(&request.server)?;
+            }
+            let text = format!(
+                "server `{}` has no visible tool `{}`\nhint: `hermesctl tools --server {}` lists them",
+                request.server, request.tool, request.server
+            );
+            return Err(Status::not_found(text));
+        };
+        let params = call_params(&name, &request.arguments_json)?;
+        let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
+        let cancel_reason = Arc::new(OnceLock::new());
+        let call = ToolCall { name, params, wants_progress: false, cancel_reason, timeout };
+        let caller = Caller { client: inner.clients.next_id(), view };
+        let started = Instant::now();
+        let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
+        let micros = convert::micros(started.elapsed());
+        Ok(Response::new(match reply {
+            Reply::Result(result) => pb::CallToolResponse {
+                is_error: crate::call::result::is_error(&result),
+                result_json: result.get().to_owned(),
+                error_json: String::new(),
+                micros,
+            },
+            Reply::Error(error) => pb::CallToolResponse {
+                is_error: true,
+                result_json: String::new(),
+                error_json: error.get().to_owned(),
+                micros,
+            },
+        }))
+    }
+
+    async fn start_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let handle = self.inner.handle(&request.server)?;
+        handle.start(Instant::now() + START_WAIT).await.map_err(|error| self.inner.not_ready(&error))?;
+        Ok(one_server(self.inner.status_of(&handle)))
+    }
+
+    async fn stop_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let handle = self.inner.handle(&request.server)?;
+        handle.stop(StopReason::Operator).await;
+        Ok(one_server(self.inner.status_of(&handle)))
+    }
+
+    async fn restart_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let handle = self.inner.handle(&request.server)?;
+        let restarted = handle.restart(Drain::Now, Instant::now() + START_WAIT).await;
+        restarted.map_err(|error| self.inner.not_ready(&error))?;
+        Ok(one_server(self.inner.status_of(&handle)))
+    }
+
+    async fn test_server(&self, request: Request<pb::TestServerRequest>) -> Answer<pb::TestServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let config = self.inner.config.borrow().clone();
+        let server = match config.servers.get(request.server.as_str()) {
+            Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
+            Some(ServerEntry::Refused { .. }) | None => {
+                return Err(self
+                    .inner
+                    .handle(&request.server)
+                    .err()
+                    .unwrap_or_else(|| Status::not_found("gone")));
+            }
+        };
+        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
+        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
+        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
+    }
+
+    async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let handle = self.inner.handle(&request.server)?;
+        handle.breaker().reset();
+        tracing::info!(server = %handle.name(), "breaker closed by an operator");
+        Ok(one_server(self.inner.status_of(&handle)))
+    }
+
+    type TailLogsStream = Pin<Box<dyn Stream<Item = Result<pb::LogChunk, Status>> + Send>>;
+
+    async fn tail_logs(&self, request: Request<pb::TailLogsRequest>) -> Answer<Self::TailLogsStream> {
+        let request = request.into_inner();
+        self.inner.check_home(&request.home)?;
+        let known = self.inner.config.borrow().servers.contains_key(request.server.as_str());
+        if !request.server.is_empty() && !known {
+            self.inner.handle(&request.server)?;
+        }
+        Ok(Response::new(super::diagnose::tail(&self.inner.logs, &request, self.inner.shutdown.clone())))
+    }
+
+    async fn reload(&self, request: Request<pb::ReloadRequest>) -> Answer<pb::ReloadResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        let Reloaded { applied, added, removed, changed, unchanged, took, findings } =
+            self.inner.reloader.reload().await;
+        Ok(Response::new(pb::ReloadResponse {
+            applied,
+            added,
+            removed,
+            changed,
+            unchanged,
+            findings: findings.iter().map(|finding| convert::finding(finding, self.inner.mask())).collect(),
+            micros: convert::micros(took),
+        }))
+    }
+
+    async fn doctor(&self, request: Request<pb::DoctorRequest>) -> Answer<pb::DoctorResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        let findings = diagnose::doctor(&self.inner);
+        Ok(Response::new(pb::DoctorResponse { findings }))
+    }
+
+    async fn shutdown(&self, request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        tracing::info!("shutdown asked for by an operator");
+        self.inner.shutdown.cancel();
+        Ok(Response::new(pb::ShutdownResponse {}))
+    }
+}
+
+fn profile(name: &str) -> ProfileName {
+    ProfileName::new(if name.is_empty() { "default" } else { name })
+}
+
+fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
+    let parsed: Result<&RawValue, _> = serde_json::from_str(arguments);
+    match parsed {
+        Ok(raw) if raw.get().starts_with('{') => {
+            let mut params = ObjectWriter::default();
+            params.string("name", name).member("arguments", &one_line(raw.get()));
+            Ok(params.finish())
+        }
+        Ok(_) => Err(Status::invalid_argument(
+            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
+        )),
+        Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
+    }
+}

@@ -1,5 +1,6 @@
 //! What clients see: exposed names, schemas, filters, the published snapshot.
 
+pub mod build;
 pub mod exposed;
 pub mod filter;
 pub mod persisted;

@@ -6,33 +6,49 @@
 
 use crate::config::{HttpConfig, ServerConfig, StdioConfig, TransportConfig};
 use crate::names::ServerName;
+use crate::server::listing::{Item, ListKind, Listing, Reader};
 use crate::store::{CatalogRecord, StoredCatalog};
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// What a server listed, as far as it can be kept.
+/// What to keep of `listing`, learned with a configuration of `config_digest`.
 ///
-/// Implemented by the listing of a live server, so that one that is not running looks the same.
-pub trait Recordable: Sized {
-    /// Its items as they came, in their order, by kind (`tools`, `resources`, `resourceTemplates`, `prompts`).
-    fn items(&self) -> BTreeMap<String, Vec<Box<RawValue>>>;
-    /// Its capabilities.
-    fn capabilities(&self) -> Option<Box<RawValue>>;
-    /// Its instructions.
-    fn instructions(&self) -> Option<String>;
-    /// The same listing from a record; items of unknown kinds and such as cannot be used are left out.
-    fn from_record(record: &CatalogRecord) -> Self;
-
-    /// The record of this listing, learned with a configuration of `config_digest`.
-    fn to_record(&self, config_digest: [u8; 32]) -> CatalogRecord {
-        CatalogRecord {
-            config_digest,
-            items: self.items(),
-            capabilities: self.capabilities(),
-            instructions: self.instructions(),
-        }
+/// Items are kept as they are served; what was dropped is not kept.
+pub fn to_record(listing: &Listing, config_digest: [u8; 32]) -> CatalogRecord {
+    let raw = |items: &[Item]| items.iter().map(|item| item.raw.clone()).collect();
+    let items = ListKind::ALL.map(|list| {
+        let items = match list {
+            ListKind::Tools => listing.tools.iter().map(|tool| tool.raw.clone()).collect(),
+            ListKind::Resources => raw(&listing.resources),
+            ListKind::Templates => raw(&listing.templates),
+            ListKind::Prompts => raw(&listing.prompts),
+        };
+        (list.member().to_owned(), items)
+    });
+    CatalogRecord {
+        config_digest,
+        items: BTreeMap::from(items),
+        capabilities: listing.capabilities.clone(),
+        instructions: listing.instructions.clone(),
     }
+}
+
+/// The listing in `record`, read as if the server had answered it just now.
+pub fn to_listing(record: &CatalogRecord) -> Listing {
+    let mut listing = Listing {
+        capabilities: record.capabilities.clone(),
+        instructions: record.instructions.clone(),
+        ..Listing::default()
+    };
+    for list in ListKind::ALL {
+        let Some(items) = record.items.get(list.member()) else { continue };
+        let page = serde_json::value::to_raw_value(&BTreeMap::from([(list.member(), items)]))
+            .expect("raw JSON under a text is JSON");
+        let mut reader = Reader::new(list, 1);
+        reader.page(&page);
+        listing.put(reader.finish());
+    }
+    listing
 }
 
 /// An entry of the configuration.
@@ -114,13 +130,16 @@ impl Fields {
 
     fn stdio(&mut self, config: &StdioConfig) {
         // `osv`, `allow_shell` and `detached` decide whether and how it runs, not what it lists.
-        let StdioConfig { command, args, env, env_pass, cwd, allow_shell: _, osv: _, detached: _ } = config;
+        let StdioConfig { command, args, env, env_pass, env_file, cwd, allow_shell: _, osv: _, detached: _ } =
+            config;
         self.text("stdio");
         self.text(command);
         self.texts(args.iter().map(String::as_str));
         self.texts(env.keys().map(String::as_str));
         self.texts(env.values().map(|value| value.expose()));
         self.texts(env_pass.iter().map(String::as_str));
+        self.texts(env_file.keys().map(String::as_str));
+        self.texts(env_file.values().map(|value| value.expose()));
         self.optional(cwd.as_ref().map(|cwd| cwd.to_string_lossy()).as_deref());
     }
 
@@ -166,6 +185,7 @@ mod tests {
             args,
             env,
             env_pass: Vec::new(),
+            env_file: BTreeMap::new(),
             cwd: None,
             allow_shell: false,
             osv: true,
@@ -188,6 +208,30 @@ mod tests {
         assert_eq!(plan.serve.keys().map(ServerName::as_str).collect::<Vec<_>>(), ["changed", "same"]);
         assert_eq!(plan.learn, [name("changed"), name("new")]);
         assert_eq!(plan.forget, [name("removed")]);
+    }
+
+    #[test]
+    fn a_listing_comes_back_from_its_record_as_it_was() {
+        let pages = [
+            (
+                ListKind::Tools,
+                r#"{"tools":[{"name":"t","x":1.0,"inputSchema":{"type":"object"}},{"name":"bare"},7]}"#,
+            ),
+            (ListKind::Resources, r#"{"resources":[{"uri":"file:///a",  "name":"a"}]}"#),
+            (ListKind::Templates, r#"{"resourceTemplates":[{"uriTemplate":"file:///{p}","name":"p"}]}"#),
+            (ListKind::Prompts, r#"{"prompts":[{"name":"ask"}]}"#),
+        ];
+        let mut listing = Listing { instructions: Some("be kind".to_owned()), ..Listing::default() };
+        listing.capabilities = serde_json::from_str(r#"{"tools":{ }}"#).unwrap();
+        for (list, page) in pages {
+            let mut reader = Reader::new(list, 1);
+            reader.page(&serde_json::from_str::<Box<serde_json::value::RawValue>>(page).unwrap());
+            listing.put(reader.finish());
+        }
+        let back = to_listing(&to_record(&listing, [1; 32]));
+        assert!(back.same_content(&listing));
+        assert_eq!((back.tools.len(), back.prompts.len()), (2, 1));
+        assert!(back.notes.is_empty(), "only what can be used was kept: {:?}", back.notes);
     }
 
     #[test]

@@ -1,1 +1,229 @@
-//! The immutable catalogue that sessions read.
+//! The immutable catalogue that sessions read, and the views of it that profiles see.
+//!
+//! Owner: the `reconcile` task makes one, everyone else reads it through `watch<Arc<Catalog>>`.
+//! Promise: tools are sorted by exposed name, each item is serialised once, and a tool that a view
+//! does not show cannot be found in it either. May not touch: servers, files.
+
+use super::filter::{self, Spelling, ToolNames};
+use crate::config::{ProfileConfig, ProfileConversations};
+use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
+use hermes_proto::shim::hello::Only;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+/// Who answers calls of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A configured server, under its own name for the tool.
+    Server {
+        /// The server.
+        server: ServerName,
+        /// The server's name for the tool.
+        raw: RawTool,
+    },
+    /// The built-in server `hermes`: the ten conversation tools.
+    Conversations {
+        /// Whether it changes nothing.
+        read_only: bool,
+    },
+}
+
+/// One tool as clients see it.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its name for clients.
+    pub name: ExposedName,
+    /// Who answers.
+    pub origin: Origin,
+    /// The whole item of `tools/list`, with the exposed name.
+    pub json: Box<RawValue>,
+}
+
+impl Tool {
+    /// Name of the server that answers; `hermes` for the conversation tools.
+    pub fn server(&self) -> &str {
+        match &self.origin {
+            Origin::Server { server, .. } => server.as_str(),
+            Origin::Conversations { .. } => "hermes",
+        }
+    }
+}
+
+/// What is wrong with, or worth knowing about, one server's items.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerNotes {
+    /// Visible tools.
+    pub visible: u32,
+    /// Tools that a filter hides.
+    pub hidden: u32,
+    /// Items that cannot be offered.
+    pub dropped: u32,
+    /// Sentences for status.
+    pub notes: Vec<String>,
+}
+
+/// Every tool of every server, before profiles.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    revision: u64,
+    tools: Vec<Arc<Tool>>,
+    notes: BTreeMap<ServerName, ServerNotes>,
+    profiles: BTreeMap<ProfileName, ProfileConfig>,
+    views: Mutex<HashMap<(ProfileName, Only), Arc<View>>>,
+}
+
+impl Catalog {
+    /// A catalogue of `tools` (any order; names must be unique).
+    pub fn new(
+        mut tools: Vec<Arc<Tool>>,
+        notes: BTreeMap<ServerName, ServerNotes>,
+        profiles: BTreeMap<ProfileName, ProfileConfig>,
+    ) -> Self {
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { revision: 0, tools, notes, profiles, views: Mutex::default() }
+    }
+
+    /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
+    #[must_use]
+    pub fn numbered(self, revision: u64) -> Self {
+        Self { revision, ..self }
+    }
+
+    /// Its number.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// All tools, sorted by name.
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
+    }
+
+    /// What is to be known about each server's items.
+    pub fn notes(&self) -> &BTreeMap<ServerName, ServerNotes> {
+        &self.notes
+    }
+
+    /// Whether a profile of this name exists.
+    pub fn has_profile(&self, profile: &ProfileName) -> bool {
+        self.profiles.contains_key(profile)
+    }
+
+    /// The names of all profiles.
+    pub fn profile_names(&self) -> impl Iterator<Item = &ProfileName> {
+        self.profiles.keys()
+    }
+
+    /// What `profile` shows; made once for each catalogue. An unknown profile shows nothing.
+    pub fn view(&self, profile: &ProfileName, only: Only) -> Arc<View> {
+        let mut views = self.views.lock().expect("nothing panics while holding it");
+        let key = (profile.clone(), only);
+        views.entry(key).or_insert_with(|| Arc::new(self.make_view(profile, only))).clone()
+    }
+
+    fn make_view(&self, profile: &ProfileName, only: Only) -> View {
+        let Some(config) = self.profiles.get(profile) else {
+            return View::of(Vec::new());
+        };
+        let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
+        let names: Vec<ToolNames<'_>> = shown
+            .iter()
+            .map(|tool| ToolNames {
+                raw: match &tool.origin {
+                    Origin::Server { raw, .. } => raw.as_str(),
+                    Origin::Conversations { .. } => tool.name.as_str(),
+                },
+                exposed: tool.name.as_str(),
+            })
+            .collect();
+        let kept = filter::apply(&config.tools, &names, Spelling::Either).visible;
+        let tools = shown.into_iter().zip(kept).filter(|(_, keep)| *keep);
+        View::of(tools.map(|(tool, _)| exposed_for(config, tool)).collect())
+    }
+}
+
+fn shows(profile: &ProfileConfig, only: Only, tool: &Tool) -> bool {
+    match &tool.origin {
+        Origin::Conversations { read_only } => {
+            only != Only::Servers
+                && match profile.conversations {
+                    ProfileConversations::On => true,
+                    ProfileConversations::Read => *read_only,
+                    ProfileConversations::Off => false,
+                }
+        }
+        Origin::Server { server, .. } => {
+            let listed = |servers: &Vec<String>| servers.iter().any(|name| name == server.as_str());
+            only != Only::Conversations && profile.servers.as_ref().is_none_or(listed)
+        }
+    }
+}
+
+/// The tool under the name this profile uses: raw names only where the profile has one server.
+fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
+    let single = profile.servers.as_ref().is_some_and(|servers| servers.len() == 1);
+    match &tool.origin {
+        Origin::Server { raw, .. } if profile.raw_names && single => Arc::new(Tool {
+            name: ExposedName::new(raw.as_str()),
+            origin: tool.origin.clone(),
+            json: super::build::renamed(&tool.json, raw.as_str()),
+        }),
+        _ => tool.clone(),
+    }
+}
+
+/// What one profile sees.
+#[derive(Debug)]
+pub struct View {
+    tools: Vec<Arc<Tool>>,
+    by_name: HashMap<ExposedName, usize>,
+    list: Box<RawValue>,
+    digest: [u8; 32],
+}
+
+impl View {
+    fn of(tools: Vec<Arc<Tool>>) -> Self {
+        let mut list = String::from("{\"tools\":[");
+        for (i, tool) in tools.iter().enumerate() {
+            if i > 0 {
+                list.push(',');
+            }
+            list.push_str(tool.json.get());
+        }
+        list.push_str("]}");
+        let digest = Sha256::digest(list.as_bytes()).into();
+        let by_name = tools.iter().enumerate().map(|(i, tool)| (tool.name.clone(), i)).collect();
+        let list = RawValue::from_string(list).expect("items are valid JSON");
+        Self { tools, by_name, list, digest }
+    }
+
+    /// The result of `tools/list`, ready to send.
+    pub fn list(&self) -> &RawValue {
+        &self.list
+    }
+
+    /// The tool a client calls `name`, if this view shows it.
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.by_name.get(name).map(|at| &self.tools[*at])
+    }
+
+    /// The tool that `server` calls `raw`, if this view shows it.
+    pub fn tool_of(&self, server: &str, raw: &str) -> Option<&Arc<Tool>> {
+        self.tools.iter().find(|tool| match &tool.origin {
+            Origin::Server { server: own, raw: name } => own.as_str() == server && name.as_str() == raw,
+            Origin::Conversations { .. } => server == "hermes" && tool.name.as_str() == raw,
+        })
+    }
+
+    /// All tools of the view, sorted by name.
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
+    }
+
+    /// Changes if and only if [`list`](Self::list) does.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+}

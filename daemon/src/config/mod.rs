@@ -3,13 +3,33 @@
 //! Owner: `boot` holds the current `Arc<Config>` and publishes it by `watch`. The types here are
 //! shapes only. `file` reads the YAML, `interpolate` fills in variables, `check` turns both into
 //! these types with all findings at once, `diff` compares two of them, `watch` says when to look
-//! again. May not touch: servers, sockets.
+//! again; `testing` is the tests' machine. May not touch: servers, sockets.
 
 pub mod check;
+mod command_line;
+mod daemon_section;
+mod defaults;
 pub mod diff;
+pub mod dotenv;
 pub mod file;
+mod http_entry;
 pub mod interpolate;
+mod reader;
+mod render;
+mod server_entry;
+mod stdio_entry;
+#[cfg(test)]
+mod testing;
+mod url;
+pub mod values;
 pub mod watch;
+mod watch_eye;
+
+pub use check::{Loaded, Sources, State, check_text, load};
+pub use diff::{Change, Plan, plan};
+pub use stdio_entry::{DESKTOP, PROXY, passed_names};
+pub use watch::Watcher;
+pub use {reader::Surroundings, render::render_findings};
 
 use crate::names::{ProfileName, ServerName};
 use crate::secret::{KnownSecrets, Secret};
@@ -32,6 +52,8 @@ pub struct Config {
     pub findings: Vec<Finding>,
     /// Every secret value that was resolved.
     pub secrets: KnownSecrets,
+    /// Whether the file has a `platforms:` section.
+    pub platforms: bool,
 }
 
 /// What one entry came to.
@@ -113,6 +135,9 @@ pub struct StdioConfig {
     pub env: BTreeMap<String, Secret>,
     /// Names (and groups `desktop`, `proxy`) taken over besides the allow-list.
     pub env_pass: Vec<String>,
+    /// Values that `.env` has for the names in `env_pass`, groups resolved; they beat the
+    /// daemon's and the user manager's environment.
+    pub env_file: BTreeMap<String, Secret>,
     /// Working directory; `None`: the user's home.
     pub cwd: Option<PathBuf>,
     /// Whether a shell that downloads something may be the command. Default false.
@@ -183,12 +208,6 @@ pub struct ToolsConfig {
     pub resources: bool,
     /// Utility tools for prompts. Default true.
     pub prompts: bool,
-}
-
-impl Default for ToolsConfig {
-    fn default() -> Self {
-        Self { include: None, exclude: Vec::new(), resources: true, prompts: true }
-    }
 }
 
 /// `sampling:` of a server.
@@ -262,6 +281,8 @@ pub enum ProtocolChoice {
     /// Found by the handshake.
     #[default]
     Auto,
+    /// Any revision before 2026-07-28, agreed on by `initialize`.
+    Legacy,
     /// This revision and no other, e.g. `2025-06-18`.
     Revision(String),
 }
@@ -478,101 +499,4 @@ pub enum Severity {
     Warning,
     /// Good to know.
     Info,
-}
-
-impl Default for SamplingConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            model: None,
-            max_tokens_cap: 4096,
-            timeout: Duration::from_secs(30),
-            max_rpm: 10,
-            max_tool_rounds: 5,
-            allowed_models: Vec::new(),
-            log_level: SamplingLogLevel::Info,
-        }
-    }
-}
-
-impl Default for BreakerConfig {
-    fn default() -> Self {
-        Self { threshold: nonzero(3), cooldown: Duration::from_secs(60), count_tool_errors: false }
-    }
-}
-
-impl Default for AuditConfig {
-    fn default() -> Self {
-        Self { retention_days: 30, arguments: AuditArguments::Hash }
-    }
-}
-
-impl Default for DaemonConfig {
-    fn default() -> Self {
-        Self {
-            profiles: BTreeMap::from([(ProfileName::new("default"), ProfileConfig::default())]),
-            conversations: ConversationsMode::Auto,
-            start_concurrency: nonzero(4),
-            name_limit: 50,
-            sampling_provider: None,
-            http: None,
-            metrics_listen: None,
-            otlp: None,
-            audit: AuditConfig::default(),
-            redaction_labels: RedactionLabels::Plain,
-        }
-    }
-}
-
-impl ServerConfig {
-    /// An entry with this transport and every default.
-    pub fn with_transport(name: ServerName, transport: TransportConfig) -> Self {
-        Self {
-            name,
-            transport,
-            timeout: Duration::from_secs(120),
-            connect_timeout: Duration::from_secs(60),
-            tools: ToolsConfig::default(),
-            sampling: SamplingConfig::default(),
-            sharing: Sharing::Shared,
-            start: StartMode::Lazy,
-            idle_stop: None,
-            max_concurrency: nonzero(16),
-            protocol: ProtocolChoice::Auto,
-            breaker: BreakerConfig::default(),
-            rate_limit: None,
-            approval: ApprovalPolicy::Never,
-            approval_timeout: Duration::from_secs(300),
-            redact_results: RedactResults::Known,
-            result_limit: None,
-            pin: PinPolicy::Warn,
-            validate: true,
-            trust_annotations: false,
-        }
-    }
-
-    /// Longest a call may take however much progress it reports: 10 x `timeout`.
-    pub fn call_cap(&self) -> Duration {
-        self.timeout.saturating_mul(10)
-    }
-}
-
-impl StdioConfig {
-    /// This command with every default.
-    pub fn command(command: impl Into<String>) -> Self {
-        Self {
-            command: command.into(),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            cwd: None,
-            allow_shell: false,
-            osv: true,
-            detached: Detached::End,
-        }
-    }
-}
-
-fn nonzero(n: u32) -> NonZeroU32 {
-    NonZeroU32::new(n).expect("defaults are not zero")
 }

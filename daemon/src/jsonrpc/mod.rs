@@ -2,4 +2,6 @@
 
 pub mod era;
 pub mod ids;
+pub mod outbound;
+pub mod reply;
 pub mod splice;

@@ -1,1 +1,255 @@
-//! initialize with a fresh server: revision, capabilities.
+//! The first words with a server: initialize, and what was agreed.
+//!
+//! Pure but for [`initialize`], which waits on the wire. The wire answers requests of the server
+//! from the first byte, so a server may ask before it answers. Promise: `notifications/initialized`
+//! is sent exactly once a generation, after the answer and before any other request.
+//! May not touch: processes, listings.
+//!
+//! Which [`Era`] a server belongs to is decided here and nowhere else; only the handshake era exists
+//! in this build.
+
+use super::pages::read_error;
+use super::wire::{Answer, Progress, Request, WireError, WireHandle};
+use crate::config::ProtocolChoice;
+use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE};
+use crate::jsonrpc::splice::{Members, ObjectWriter};
+use serde_json::value::RawValue;
+use std::time::Duration;
+
+/// What was agreed with one generation.
+#[derive(Debug, Clone)]
+pub struct Agreed {
+    /// How the session runs.
+    pub era: Era,
+    /// The revision both sides use.
+    pub revision: &'static str,
+    /// `serverInfo.name`; empty: not said.
+    pub name: String,
+    /// `serverInfo.version`; empty: not said.
+    pub version: String,
+    /// `capabilities`, raw; an object.
+    pub capabilities: Box<RawValue>,
+    /// `instructions`.
+    pub instructions: Option<String>,
+}
+
+/// Why there is no agreement.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The connection gave no answer.
+    #[error("initialize: {0}")]
+    Wire(#[from] WireError),
+    /// The server answered with an error.
+    #[error("initialize: the server answered error {code}: {message}")]
+    Refused {
+        /// JSON-RPC code.
+        code: i64,
+        /// Its text, at most 300 characters.
+        message: String,
+    },
+    /// The server speaks only a revision that we do not, or not the pinned one.
+    #[error(
+        "initialize: the server speaks protocol `{offered}`, hermesd asked for `{asked}` and knows {known}"
+    )]
+    Revision {
+        /// What it offered.
+        offered: String,
+        /// What we asked for.
+        asked: String,
+        /// What we can speak.
+        known: String,
+    },
+    /// The pinned revision is not one we know.
+    #[error("protocol `{pinned}` is not known; known are {known}")]
+    UnknownPin {
+        /// What the configuration says.
+        pinned: String,
+        /// What we can speak.
+        known: String,
+    },
+    /// The answer is not an initialize result.
+    #[error("initialize: the answer is no object with a protocolVersion")]
+    NoResult,
+}
+
+impl HandshakeError {
+    /// Whether a retry cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Revision { .. } | Self::UnknownPin { .. } => true,
+            Self::Wire(_) | Self::Refused { .. } | Self::NoResult => false,
+        }
+    }
+}
+
+fn known_revisions() -> String {
+    INITIALIZE_REVISIONS.join(", ")
+}
+
+/// The revision to ask for.
+fn asked(choice: &ProtocolChoice) -> Result<&'static str, HandshakeError> {
+    match choice {
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => Ok(LATEST_INITIALIZE),
+        ProtocolChoice::Revision(pinned) => era::known(pinned)
+            .ok_or_else(|| HandshakeError::UnknownPin { pinned: pinned.clone(), known: known_revisions() }),
+    }
+}
+
+/// Parameters of `initialize`. No capability is declared: a shared instance can honour none of
+/// them for a client that it does not know.
+fn initialize_params(revision: &str) -> Box<RawValue> {
+    let mut info = ObjectWriter::default();
+    info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
+    let mut params = ObjectWriter::default();
+    params
+        .string("protocolVersion", revision)
+        .member("capabilities", "{}")
+        .member("clientInfo", info.finish().get());
+    params.finish()
+}
+
+/// Reads the answer to `initialize`.
+fn read_result(result: &RawValue, asked: &str, choice: &ProtocolChoice) -> Result<Agreed, HandshakeError> {
+    let members = Members::parse(result).map_err(|_| HandshakeError::NoResult)?;
+    let offered = members.text("protocolVersion").ok_or(HandshakeError::NoResult)?;
+    let acceptable = match choice {
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => era::known(&offered),
+        ProtocolChoice::Revision(pinned) => era::known(&offered).filter(|revision| revision == pinned),
+    };
+    let revision = acceptable.ok_or_else(|| HandshakeError::Revision {
+        offered: offered.chars().take(60).collect(),
+        asked: asked.to_owned(),
+        known: known_revisions(),
+    })?;
+    let info = members.get("serverInfo").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let text = |key| info.text(key).map(std::borrow::Cow::into_owned).unwrap_or_default();
+    let capabilities = members.get("capabilities").filter(|raw| raw.get().starts_with('{'));
+    Ok(Agreed {
+        era: Era::Initialize,
+        revision,
+        name: text("name"),
+        version: text("version"),
+        capabilities: capabilities.map_or_else(|| ObjectWriter::default().finish(), ToOwned::to_owned),
+        instructions: members.text("instructions").map(std::borrow::Cow::into_owned),
+    })
+}
+
+/// Runs the handshake on a fresh wire, within `budget`.
+///
+/// # Errors
+/// [`HandshakeError`]; nothing more may be asked of this generation then.
+/// # Cancel safety
+/// Not to be repeated on the same generation: a dropped handshake leaves it half introduced.
+pub async fn initialize(
+    wire: &WireHandle,
+    choice: &ProtocolChoice,
+    budget: Duration,
+) -> Result<Agreed, HandshakeError> {
+    let first = asked(choice)?;
+    let agreed = match ask(wire, first, budget).await? {
+        Answer::Result(result) => read_result(&result, first, choice)?,
+        Answer::Error(error) => match other_revision(&error, first, choice) {
+            None => return Err(refused(&error)),
+            // Some servers answer an error where the protocol wants their own revision as a result.
+            Some(second) => match ask(wire, second, budget).await? {
+                Answer::Result(result) => read_result(&result, second, choice)?,
+                Answer::Error(error) => return Err(refused(&error)),
+            },
+        },
+    };
+    wire.notify("notifications/initialized", None)?;
+    Ok(agreed)
+}
+
+async fn ask(wire: &WireHandle, revision: &str, budget: Duration) -> Result<Answer, WireError> {
+    let params = Some(initialize_params(revision));
+    // The wire's own limits, not a timer here: they know when the machine slept.
+    let (idle, cap, progress) = (budget, budget, Progress::Unwanted);
+    wire.request(Request { method: "initialize".into(), params, idle, cap, progress })?.done().await
+}
+
+fn refused(error: &RawValue) -> HandshakeError {
+    let (code, message) = read_error(error);
+    HandshakeError::Refused { code, message }
+}
+
+/// A revision to try after an error that is about the revision; `data.supported` says which
+/// (MCP 2025-11-25, Lifecycle, error handling), else the oldest.
+fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Option<&'static str> {
+    match choice {
+        ProtocolChoice::Revision(_) => return None,
+        ProtocolChoice::Auto | ProtocolChoice::Legacy => {}
+    }
+    let (_, message) = read_error(error);
+    let data = Members::parse(error).ok().and_then(|m| m.get("data"));
+    let supported = data.and_then(|raw| Members::parse(raw).ok()).and_then(|m| m.get("supported"));
+    let supported: Vec<String> =
+        supported.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let offered = INITIALIZE_REVISIONS.into_iter().rev().find(|known| supported.iter().any(|s| s == known));
+    let about_revision = message.to_ascii_lowercase().contains("version");
+    offered.or(about_revision.then_some(INITIALIZE_REVISIONS[0])).filter(|revision| *revision != asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(version: &str) -> Box<RawValue> {
+        let text = format!(
+            r#"{{"protocolVersion":"{version}","serverInfo":{{"name":"s","version":"2","x":1}},"capabilities":{{"tools":{{}}}},"instructions":"use me"}}"#
+        );
+        RawValue::from_string(text).unwrap()
+    }
+
+    #[test]
+    fn any_known_revision_that_the_server_offers_is_taken() {
+        for revision in INITIALIZE_REVISIONS {
+            let agreed = read_result(&answer(revision), LATEST_INITIALIZE, &ProtocolChoice::Auto).unwrap();
+            assert_eq!(agreed.revision, revision);
+            assert_eq!((agreed.name.as_str(), agreed.version.as_str()), ("s", "2"));
+            assert_eq!(agreed.capabilities.get(), r#"{"tools":{}}"#);
+        }
+    }
+
+    #[test]
+    fn an_unknown_revision_is_permanent_and_the_error_names_both() {
+        let error = read_result(&answer("9999-01-01"), LATEST_INITIALIZE, &ProtocolChoice::Auto).unwrap_err();
+        assert!(error.is_permanent());
+        let text = error.to_string();
+        assert!(text.contains("9999-01-01") && text.contains("2025-11-25"), "{text}");
+    }
+
+    #[test]
+    fn a_pin_takes_its_revision_and_no_other() {
+        let pin = ProtocolChoice::Revision("2025-06-18".into());
+        assert_eq!(asked(&pin).unwrap(), "2025-06-18");
+        assert!(read_result(&answer("2025-06-18"), "2025-06-18", &pin).is_ok());
+        assert!(read_result(&answer("2025-11-25"), "2025-06-18", &pin).unwrap_err().is_permanent());
+        assert!(asked(&ProtocolChoice::Revision("1999".into())).unwrap_err().is_permanent());
+    }
+
+    #[test]
+    fn what_a_server_leaves_out_is_empty_and_not_an_error() {
+        let bare =
+            RawValue::from_string(r#"{"protocolVersion":"2024-11-05","capabilities":null}"#.into()).unwrap();
+        let agreed = read_result(&bare, LATEST_INITIALIZE, &ProtocolChoice::Auto).unwrap();
+        assert_eq!(agreed.capabilities.get(), "{}");
+        let none = RawValue::from_string("[]".into()).unwrap();
+        assert_eq!(read_result(&none, "", &ProtocolChoice::Auto).unwrap_err(), HandshakeError::NoResult);
+    }
+
+    #[test]
+    fn an_error_about_the_revision_leads_to_one_that_the_server_supports() {
+        let error = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let auto = ProtocolChoice::Auto;
+        let told = error(
+            r#"{"code":-32602,"message":"Unsupported","data":{"supported":["2024-11-05","2025-03-26"]}}"#,
+        );
+        assert_eq!(other_revision(&told, LATEST_INITIALIZE, &auto), Some("2025-03-26"));
+        let vague = error(r#"{"code":-32602,"message":"Unsupported protocol version"}"#);
+        assert_eq!(other_revision(&vague, LATEST_INITIALIZE, &auto), Some("2024-11-05"));
+        let other = error(r#"{"code":-32603,"message":"database is down"}"#);
+        assert_eq!(other_revision(&other, LATEST_INITIALIZE, &auto), None);
+        assert_eq!(other_revision(&told, "2025-06-18", &ProtocolChoice::Revision("2025-06-18".into())), None);
+    }
+}

@@ -1,1 +1,682 @@
-//! The task that owns one server instance's life and death.
+//! The task that owns one server instance from spawn to proven death.
+//!
+//! Owner: [`Supervisor::run`], one task an instance. It decides with `lifecycle`, acts here, and is
+//! the only writer of the instance's status, listing and live connection. The loop only waits and
+//! dispatches; whatever takes time is a future in `job`, `refresh` or `probe`.
+//! Promise: at most one generation lives; a death is published at once; a server is stopped within
+//! its budget also while it starts. May touch: the process, the wire. May not touch: calls, clients.
+
+use super::body::{Body, EndOrder};
+use super::breaker::{Breaker, WasOpen};
+use super::gate;
+use super::handle::{Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
+use super::health::{self, Ping, Verdict};
+use super::launch::{Launched, Launcher};
+use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
+use super::listing::{ListKind, Listing};
+use super::places::{Place, Places};
+use super::refresh::{Changed, Refresh, Refreshed};
+use super::slots::Slots;
+use super::starting::{self, IntroduceError, Introduced, Prepared};
+use super::status::{Exit, Reporter, ServerStatus};
+use super::wire::{EndReason, Fact, WireHandle};
+use crate::config::{ServerConfig, StartMode};
+use crate::names::{Generation, ServerName};
+use crate::tasks::TaskGroup;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+/// Time for the exit report after the connection broke, so that status names the exit code.
+const EXIT_GRACE: Duration = Duration::from_millis(50);
+
+/// What all supervisors share.
+#[derive(Clone)]
+pub struct Shared {
+    /// What runs servers.
+    pub launcher: Arc<dyn Launcher>,
+    /// Starts that may run at once.
+    pub places: Places,
+    /// Every task of every server; its stop signal stops all of them.
+    pub tasks: TaskGroup,
+    /// Time to end one server, from closing its stdin to proven death. Default 5 s.
+    pub stop_budget: Duration,
+    /// How long a restart waits for calls in flight. Default 30 s.
+    pub drain_limit: Duration,
+    /// Whether servers may be started at all.
+    pub starts: Starts,
+}
+
+impl Shared {
+    /// Default budgets and 4 starts at once.
+    pub fn new(launcher: Arc<dyn Launcher>, tasks: TaskGroup, starts: Starts) -> Self {
+        Self {
+            launcher,
+            places: Places::new(4),
+            tasks,
+            stop_budget: Duration::from_secs(5),
+            drain_limit: Duration::from_secs(30),
+            starts,
+        }
+    }
+
+    /// Changes how many servers may start at once.
+    pub fn set_places(&self, total: usize) {
+        self.places.set_total(total);
+    }
+}
+
+/// Whether the daemon's environment allows to start servers (`HERMES_SAFE_MODE`).
+pub fn safe_mode(env: &BTreeMap<String, String>) -> Starts {
+    match gate::safe_mode(env.get("HERMES_SAFE_MODE").map(String::as_str)) {
+        gate::SafeMode::On => Starts::SafeMode,
+        gate::SafeMode::Off => Starts::Allowed,
+    }
+}
+
+/// What is known of a server's catalogue before it was ever started.
+#[derive(Debug, Clone)]
+pub enum Known {
+    /// Nothing: it is started once to learn it.
+    Nothing,
+    /// From another configuration: served meanwhile, started once to learn it anew.
+    Stale(Arc<Listing>),
+    /// Good until the server says otherwise.
+    Current(Arc<Listing>),
+}
+
+/// The one thing that the supervisor does at a time about its generation.
+pub(crate) enum Job {
+    /// Dropping it leaves nothing behind.
+    Preparing(BoxFuture<'static, Result<Prepared, Failure>>),
+    /// Must be awaited to its end.
+    Launching(BoxFuture<'static, Result<Launched, Failure>>),
+    /// Dropping it leaves the body, which is ended.
+    Introducing(BoxFuture<'static, Result<Introduced, IntroduceError>>),
+    /// Must be awaited to its end.
+    Ending(BoxFuture<'static, ()>),
+}
+
+pub(crate) enum JobDone {
+    Prepared(Result<Prepared, Failure>),
+    Launched(Result<Launched, Failure>),
+    Introduced(Result<Introduced, IntroduceError>),
+    Ended,
+}
+
+enum Wake {
+    Leave,
+    Ask(Ask),
+    Job(JobDone),
+    Exited(Exit),
+    WireEnded(Option<EndReason>),
+    Fact(Fact),
+    Refreshed(Refreshed),
+    Probed(Verdict),
+    Timer,
+}
+
+type Waiter = oneshot::Sender<Result<WireHandle, NotReady>>;
+
+/// The task's state; see the module documentation.
+pub struct Supervisor {
+    pub(crate) name: ServerName,
+    config: watch::Sender<Arc<ServerConfig>>,
+    pub(crate) shared: Shared,
+    policy: Policy,
+    life: Life,
+    asks: mpsc::Receiver<Ask>,
+    stop: CancellationToken,
+    breaker: Breaker,
+    pub(crate) slots: Slots,
+    pub(crate) status: watch::Sender<ServerStatus>,
+    listing: watch::Sender<Option<Arc<Listing>>>,
+    live: watch::Sender<Option<WireHandle>>,
+    facts: broadcast::Sender<Arc<ServerFact>>,
+    pub(crate) job: Option<Job>,
+    /// Set while an end is under way or due after a launch.
+    pub(crate) ending: Option<EndOrder>,
+    pub(crate) body: Option<Body>,
+    /// The place among the starts, held until the introduction is over.
+    pub(crate) place: Option<Place>,
+    /// Budget of the start under way.
+    budget: Duration,
+    /// The connection broke; this is the reason unless the exit report tells a better one in time.
+    dying: Option<(Failure, Instant)>,
+    refresh: Refresh,
+    probe: Option<BoxFuture<'static, Verdict>>,
+    ping: Ping,
+    /// Not to be probed before.
+    probe_after: Instant,
+    waiters: Vec<Waiter>,
+    pub(crate) stop_waiters: Vec<oneshot::Sender<()>>,
+    leaving: bool,
+}
+
+impl Supervisor {
+    /// Starts the task of one instance. Eager servers and those whose catalogue is not known are
+    /// started at once, the others by their first use.
+    pub fn start(config: Arc<ServerConfig>, known: Known, shared: Shared) -> ServerHandle {
+        let name = config.name.clone();
+        let life = Life::new(shared.starts);
+        let (asks_in, asks) = mpsc::channel(ORDERS);
+        let begin = matches!(config.start, StartMode::Eager) || !matches!(known, Known::Current(_));
+        let listing = match known {
+            Known::Nothing => None,
+            Known::Stale(listing) | Known::Current(listing) => Some(listing),
+        };
+        let mut status = ServerStatus::new(name.clone(), life.phase.clone());
+        status.listing.clone_from(&listing);
+        let supervisor = Self {
+            name: name.clone(),
+            policy: Policy { starts: shared.starts, ..Policy::with_start_budget(config.connect_timeout) },
+            breaker: Breaker::new(&config.breaker),
+            slots: Slots::new(config.max_concurrency.get() as usize),
+            config: watch::Sender::new(config),
+            stop: shared.tasks.stop_signal(),
+            life,
+            asks,
+            status: watch::Sender::new(status),
+            listing: watch::Sender::new(listing),
+            live: watch::Sender::new(None),
+            facts: broadcast::Sender::new(FACTS),
+            job: None,
+            ending: None,
+            body: None,
+            place: None,
+            budget: Duration::ZERO,
+            dying: None,
+            refresh: Refresh::default(),
+            probe: None,
+            ping: Ping::default(),
+            probe_after: Instant::now(),
+            waiters: Vec::new(),
+            stop_waiters: Vec::new(),
+            leaving: false,
+            shared,
+        };
+        let handle = ServerHandle {
+            name,
+            asks: asks_in,
+            config: supervisor.config.subscribe(),
+            status: supervisor.status.subscribe(),
+            listing: supervisor.listing.subscribe(),
+            live: supervisor.live.subscribe(),
+            facts: supervisor.facts.clone(),
+            breaker: supervisor.breaker.clone(),
+            slots: supervisor.slots.clone(),
+        };
+        let tasks = supervisor.shared.tasks.clone();
+        let status = supervisor.status.clone();
+        let run = AssertUnwindSafe(supervisor.run(begin.then_some(Event::StartAsked)));
+        tasks.spawn(async move {
+            if run.catch_unwind().await.is_err() {
+                // What it owned was dropped: the guard sees its lifeline end and clears up.
+                let failure = Failure::permanent("the supervisor panicked; restart the daemon");
+                error!(server = %status.borrow().name, "supervisor panicked");
+                status.send_modify(|status| status.phase = Phase::Parked { failure, until: None });
+            }
+        });
+        handle
+    }
+
+    async fn run(mut self, first: Option<Event>) {
+        if let Some(event) = first {
+            self.feed(event);
+        }
+        loop {
+            self.settle();
+            if self.leaving && self.life.is_proven_dead() {
+                return;
+            }
+            let wake = self.wake().await;
+            self.apply(wake);
+        }
+    }
+
+    async fn wake(&mut self) -> Wake {
+        let timer = self.timer_at();
+        let (exit, ended, facts) = match &mut self.body {
+            Some(body) => (Some(&mut body.process), body.ended.as_mut(), Some(&mut body.facts)),
+            None => (None, None, None),
+        };
+        tokio::select! {
+            biased; // stop wins over work, or a busy server could never be stopped
+            () = self.stop.cancelled(), if !self.leaving => Wake::Leave,
+            Some(ask) = self.asks.recv() => Wake::Ask(ask),
+            exit = async { match exit { Some(process) => process.exited().await, None => pending().await } } => Wake::Exited(exit),
+            done = job_done(&mut self.job) => Wake::Job(done),
+            reason = async { match ended { Some(task) => task.await.ok(), None => pending().await } } => Wake::WireEnded(reason),
+            Some(fact) = async { match facts { Some(facts) => facts.recv().await, None => pending().await } } => Wake::Fact(fact),
+            refreshed = maybe(&mut self.refresh.running) => Wake::Refreshed(refreshed),
+            verdict = maybe(&mut self.probe) => Wake::Probed(verdict),
+            () = async { match timer { Some(at) => tokio::time::sleep_until(at).await, None => pending().await } } => Wake::Timer,
+        }
+    }
+
+    fn apply(&mut self, wake: Wake) {
+        match wake {
+            Wake::Leave => self.leave(StopReason::Shutdown),
+            Wake::Ask(ask) => self.asked(ask),
+            Wake::Job(done) => self.job_finished(done),
+            Wake::Exited(exit) => self.exited(exit),
+            Wake::WireEnded(reason) => self.wire_ended(reason),
+            Wake::Fact(fact) => self.fact(fact),
+            Wake::Refreshed(refreshed) => self.refreshed(refreshed),
+            Wake::Probed(verdict) => self.probed(verdict),
+            Wake::Timer => self.timer(),
+        }
+    }
+
+    /// Feeds the pure machine and does what it says.
+    pub(crate) fn feed(&mut self, event: Event) {
+        let now = Instant::now().into_std();
+        let before = std::mem::discriminant(&self.life.phase);
+        let (life, actions) = self.life.clone().step(event, now, jitter(), &self.policy);
+        self.life = life;
+        if std::mem::discriminant(&self.life.phase) != before {
+            self.log_phase();
+        }
+        if !matches!(self.life.phase, Phase::Ready { .. }) {
+            // Before anything else: no new call may get a connection that is being ended.
+            self.live.send_replace(None);
+            self.refresh.clear();
+            self.probe = None;
+        }
+        for action in actions {
+            match action {
+                Action::Spawn { generation, budget } => self.spawn(generation, budget),
+                Action::End(drain) => self.end(drain),
+            }
+        }
+    }
+
+    fn log_phase(&self) {
+        let generation = self.life.generation;
+        match &self.life.phase {
+            Phase::Ready { .. } => info!(server = %self.name, %generation, "server ready"),
+            Phase::Starting { attempt } => debug!(server = %self.name, attempt, "server starting"),
+            Phase::Stopped { reason } => info!(server = %self.name, %reason, "server stopped"),
+            Phase::Stopping { reason, .. } => debug!(server = %self.name, %reason, "server stopping"),
+            Phase::BackingOff { failure, .. } => {
+                warn!(server = %self.name, failures = self.life.failures, reason = %failure, "server failed");
+            }
+            Phase::Parked { failure, .. } => {
+                warn!(server = %self.name, failures = self.life.failures, reason = %failure, "server parked");
+            }
+            Phase::NeedsAuth { failure, .. } => {
+                warn!(server = %self.name, reason = %failure, "server needs a login");
+            }
+        }
+    }
+
+    fn spawn(&mut self, generation: Generation, budget: Duration) {
+        let report = Reporter::default();
+        self.status.send_modify(|status| {
+            status.report = report.clone();
+            status.generation = generation;
+        });
+        self.budget = budget;
+        let (launcher, places) = (self.shared.launcher.clone(), self.shared.places.clone());
+        let config = self.config.borrow().clone();
+        self.job = Some(Job::Preparing(Box::pin(starting::prepare(launcher, config, places, report))));
+    }
+
+    fn job_finished(&mut self, done: JobDone) {
+        self.job = None;
+        match done {
+            JobDone::Prepared(Ok(Prepared { ignition, place })) => {
+                self.place = Some(place);
+                let report = self.status.borrow().report.clone();
+                let launching = starting::launch(ignition, self.life.generation, report);
+                self.job = Some(Job::Launching(Box::pin(launching)));
+            }
+            JobDone::Prepared(Err(failure)) => self.fell(failure),
+            JobDone::Launched(launched) => self.launched(launched),
+            JobDone::Introduced(Ok(introduced)) => self.introduced(introduced),
+            JobDone::Introduced(Err(IntroduceError::Failed(failure))) => self.fell(failure),
+            JobDone::Introduced(Err(IntroduceError::Gone(failure))) => self.breaks(failure),
+            JobDone::Ended => self.ended(),
+        }
+    }
+
+    fn launched(&mut self, launched: Result<Launched, Failure>) {
+        match launched {
+            Ok(launched) => {
+                let (body, wire) = Body::start(launched, self.life.generation, &self.shared.tasks);
+                info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
+                self.status.send_modify(|status| {
+                    status.pid = body.pid;
+                    status.guard_pid = body.guard_pid;
+                    status.wire = Some(wire.stats().clone());
+                });
+                self.body = Some(body);
+                match self.ending.take() {
+                    // A stop was asked for while the process came up.
+                    Some(order) => self.end_body(order),
+                    None => {
+                        let (config, report) =
+                            (self.config.borrow().clone(), self.status.borrow().report.clone());
+                        let introducing = starting::introduce(wire, config, self.budget, report);
+                        self.job = Some(Job::Introducing(Box::pin(introducing)));
+                    }
+                }
+            }
+            Err(failure) => match self.ending.take() {
+                Some(_) => self.ended(),
+                None => self.fell(failure),
+            },
+        }
+    }
+
+    fn introduced(&mut self, introduced: Introduced) {
+        self.place = None;
+        let Some(body) = &self.body else { return };
+        let wire = body.wire.clone();
+        let agreed = Arc::new(introduced.agreed);
+        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
+        listing.capabilities = Some(agreed.capabilities.clone());
+        listing.instructions.clone_from(&agreed.instructions);
+        listing.only_declared();
+        listing.extend(introduced.tools);
+        self.publish_listing(listing);
+        self.status.send_modify(|status| status.agreed = Some(agreed.clone()));
+        self.ping = Ping::default();
+        self.probe_after = Instant::now();
+        self.feed(Event::Started);
+        if matches!(self.life.phase, Phase::Ready { .. }) {
+            if self.breaker.reconnected() == WasOpen::Yes {
+                info!(server = %self.name, "breaker closed");
+            }
+            self.refresh.rest_of(&agreed.capabilities, &wire);
+            self.live.send_replace(Some(wire));
+        }
+    }
+
+    /// The start or the running server failed for good.
+    fn fell(&mut self, failure: Failure) {
+        self.dying = None;
+        self.place = None;
+        let starting = matches!(self.life.phase, Phase::Starting { .. });
+        // Whoever waited for this start learns of it; later callers cause the next one.
+        let waiters = if starting { std::mem::take(&mut self.waiters) } else { Vec::new() };
+        self.feed(if starting { Event::StartFailed(failure.clone()) } else { Event::Lost(failure.clone()) });
+        let retry_in = self.next_step().map(|at| at.saturating_duration_since(Instant::now()));
+        for waiter in waiters {
+            let (server, failure) = (self.name.clone(), failure.clone());
+            let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in }));
+        }
+        if !self.waiters.is_empty() {
+            self.feed(Event::Used);
+        }
+    }
+
+    /// The connection broke: nobody may use it, but the exit report may still name the reason.
+    fn breaks(&mut self, failure: Failure) {
+        self.live.send_replace(None);
+        if self.dying.is_none() {
+            self.dying = Some((failure, Instant::now() + EXIT_GRACE));
+        }
+    }
+
+    fn exited(&mut self, exit: Exit) {
+        self.status.send_modify(|status| status.last_exit = Some(exit));
+        let starting = matches!(self.life.phase, Phase::Starting { .. });
+        let when = if starting { "before it was ready" } else { "while it was ready" };
+        let text = format!("the server {exit} {when}");
+        let permanent = starting && exit.is_permanent();
+        self.fell(if permanent { Failure::permanent(text) } else { Failure::transient(text) });
+    }
+
+    fn wire_ended(&mut self, reason: Option<EndReason>) {
+        if let Some(body) = &mut self.body {
+            body.ended = None;
+        }
+        let text = match reason {
+            Some(EndReason::Eof | EndReason::Stopped) => "the server closed its stdout".to_owned(),
+            Some(EndReason::Io(error)) => format!("the connection broke: {error}"),
+            None => "the connection's task panicked".to_owned(),
+        };
+        self.breaks(Failure::transient(text));
+    }
+
+    fn fact(&mut self, fact: Fact) {
+        match &fact {
+            Fact::ToolsChanged => self.refresh.noticed(&[ListKind::Tools]),
+            Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
+            Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
+            Fact::Log(params) => {
+                self.shared.launcher.note(&self.name, &format!("notification: {}", params.get()))
+            }
+            Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
+        }
+        // Nobody subscribed is no error: the fact is for clients, and there may be none.
+        let _ = self.facts.send(Arc::new(ServerFact { generation: self.life.generation, fact }));
+    }
+
+    fn refreshed(&mut self, refreshed: Refreshed) {
+        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
+        listing.extend(refreshed.parts.iter().cloned());
+        let changed = self.publish_listing(listing);
+        self.refresh.finished(&refreshed, changed, Instant::now());
+    }
+
+    /// Tells others only when the content is another; notes always reach the status.
+    fn publish_listing(&mut self, listing: Listing) -> Changed {
+        let listing = Arc::new(listing);
+        self.status.send_modify(|status| status.listing = Some(listing.clone()));
+        let same = self.listing.borrow().as_ref().is_some_and(|old| old.same_content(&listing));
+        if same {
+            return Changed::Nothing;
+        }
+        self.listing.send_replace(Some(listing));
+        Changed::Something
+    }
+
+    fn probed(&mut self, verdict: Verdict) {
+        self.probe = None;
+        self.probe_after = Instant::now() + health::RECONSIDER;
+        match verdict {
+            Verdict::Alive | Verdict::Gone => {}
+            Verdict::IgnoresPing => self.ping = Ping::Ignored,
+            // A call that came meanwhile explains the silence; look again later.
+            Verdict::Deaf if self.calls_at_server() > 0 => {}
+            Verdict::Deaf => {
+                let each = health::PROBE_BUDGET.as_secs();
+                self.fell(Failure::transient(format!(
+                    "deaf: answered neither ping nor tools/list in {each} s each"
+                )));
+            }
+        }
+    }
+
+    fn asked(&mut self, ask: Ask) {
+        if self.leaving {
+            if let Ask::Stop(_, done) = ask {
+                self.stop_waiters.push(done);
+            }
+            return;
+        }
+        match ask {
+            Ask::Use(waiter) => self.wanted(waiter, Event::Used),
+            Ask::Start(waiter) => self.wanted(waiter, Event::StartAsked),
+            Ask::Restart(drain, waiter) => {
+                self.waiters.push(waiter);
+                self.feed(Event::RestartAsked(StopReason::Restart, drain));
+            }
+            Ask::Stop(reason, done) => {
+                self.stop_waiters.push(done);
+                match reason {
+                    StopReason::Removed | StopReason::Shutdown => self.leave(reason),
+                    _ => self.feed(Event::StopAsked(reason)),
+                }
+            }
+            Ask::Reconfigure(config, apply) => self.reconfigure(config, apply),
+            Ask::Check => self.probe_now(),
+        }
+    }
+
+    fn wanted(&mut self, waiter: Waiter, event: Event) {
+        self.waiters.retain(|waiter| !waiter.is_closed());
+        self.waiters.push(waiter);
+        self.feed(event);
+    }
+
+    fn reconfigure(&mut self, config: Arc<ServerConfig>, apply: Apply) {
+        self.policy =
+            Policy { starts: self.shared.starts, ..Policy::with_start_budget(config.connect_timeout) };
+        self.slots.set_limit(config.max_concurrency.get() as usize);
+        self.breaker.reconfigure(&config.breaker);
+        self.config.send_replace(config);
+        match apply {
+            Apply::Restart => self.feed(Event::RestartAsked(StopReason::ConfigChanged, Drain::Calls)),
+            Apply::InPlace => {}
+        }
+    }
+
+    fn leave(&mut self, reason: StopReason) {
+        self.leaving = true;
+        self.feed(Event::StopAsked(reason));
+    }
+
+    fn timer(&mut self) {
+        let now = Instant::now();
+        if let Some((failure, at)) = &self.dying
+            && *at <= now
+        {
+            let failure = failure.clone();
+            self.fell(failure);
+            return;
+        }
+        self.feed(Event::TimerDue);
+        if self.idle_stop_at().is_some_and(|at| at <= now) {
+            self.feed(Event::StopAsked(StopReason::Idle));
+        }
+        if self.probe_at().is_some_and(|at| at <= now) {
+            self.probe_now();
+        }
+    }
+
+    fn probe_now(&mut self) {
+        let Some(wire) = self.live.borrow().clone() else { return };
+        if self.probe.is_some() {
+            return;
+        }
+        if self.calls_at_server() > 0 {
+            self.probe_after = Instant::now() + health::RECONSIDER;
+            return;
+        }
+        self.probe = Some(Box::pin(health::probe(wire, self.ping)));
+    }
+
+    fn calls_at_server(&self) -> u32 {
+        self.body.as_ref().map_or(0, |body| body.wire.stats().in_flight.load(Ordering::Relaxed))
+    }
+
+    fn next_step(&self) -> Option<Instant> {
+        self.life.next_step(&self.policy).map(Instant::from_std)
+    }
+
+    fn timer_at(&self) -> Option<Instant> {
+        let dying = self.dying.as_ref().map(|(_, at)| *at);
+        let refresh = self.live.borrow().as_ref().and_then(|_| self.refresh.wake_at());
+        [self.next_step(), dying, refresh, self.idle_stop_at(), self.probe_at()].into_iter().flatten().min()
+    }
+
+    fn ready_since(&self) -> Option<Instant> {
+        match self.life.phase {
+            Phase::Ready { since } => Some(Instant::from_std(since)),
+            _ => None,
+        }
+    }
+
+    /// When silence has lasted long enough for a probe.
+    fn probe_at(&self) -> Option<Instant> {
+        let since = self.ready_since()?;
+        if self.probe.is_some() {
+            return None;
+        }
+        let heard = self.live.borrow().as_ref()?.stats().last_heard().unwrap_or(since);
+        Some((heard + health::SILENCE).max(self.probe_after))
+    }
+
+    /// When the server has been unused for long enough; a call in flight postpones the look.
+    fn idle_stop_at(&self) -> Option<Instant> {
+        let since = self.ready_since()?;
+        let limit = self.config.borrow().idle_stop?;
+        let usage = self.slots.usage();
+        let last = self.slots.last_used().max(since);
+        let busy = usage.in_flight > 0 || usage.waiting > 0 || self.calls_at_server() > 0;
+        Some(if busy { Instant::now() + limit } else { last + limit })
+    }
+
+    /// Publishes what became of the last event and answers those who can be answered.
+    fn settle(&mut self) {
+        if let Some(wire) = self.live.borrow().clone() {
+            self.refresh.due(Instant::now(), &wire);
+            if !wire.is_closed() {
+                for waiter in self.waiters.drain(..) {
+                    let _ = waiter.send(Ok(wire.clone()));
+                }
+            }
+        }
+        let (phase, next) = (self.life.phase.clone(), self.next_step().map(Instant::into_std));
+        if let Phase::Stopped { reason } = phase {
+            for waiter in self.waiters.drain(..) {
+                let _ = waiter.send(Err(NotReady::Stopped { server: self.name.clone(), reason }));
+            }
+        }
+        if self.life.is_proven_dead() && !matches!(phase, Phase::Starting { .. }) {
+            for done in self.stop_waiters.drain(..) {
+                let _ = done.send(());
+            }
+        }
+        let (attempts, generation) = (self.life.failures, self.life.generation);
+        self.status.send_if_modified(|status| {
+            let changed = status.phase != phase || status.next_step != next || status.attempts != attempts;
+            status.phase = phase;
+            status.next_step = next;
+            status.attempts = attempts;
+            status.generation = generation;
+            changed
+        });
+    }
+}
+
+async fn maybe<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+async fn job_done(job: &mut Option<Job>) -> JobDone {
+    match job {
+        None => pending().await,
+        Some(Job::Preparing(job)) => JobDone::Prepared(job.await),
+        Some(Job::Launching(job)) => JobDone::Launched(job.await),
+        Some(Job::Introducing(job)) => JobDone::Introduced(job.await),
+        Some(Job::Ending(job)) => {
+            job.await;
+            JobDone::Ended
+        }
+    }
+}
+
+/// Spreads retries of many servers; 0.0 when the system has no random numbers.
+fn jitter() -> f64 {
+    getrandom::u32().map_or(0.0, |n| f64::from(n) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+#[path = "supervisor_tests.rs"]
+mod tests;

@@ -1,1 +1,185 @@
-//! Which method is answered where.
+//! Which method of a client is answered where: lists and negotiation here, calls by `call`.
+//!
+//! List methods are always answered, with an empty list where nothing is there: clients probe
+//! them all, and an error would make some give up the whole session.
+
+use super::resume::Resumed;
+use crate::catalog::snapshot::View;
+use crate::jsonrpc::era;
+use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
+use crate::jsonrpc::splice::{self, Members, ObjectWriter};
+use serde_json::value::RawValue;
+
+/// What a client has told about itself.
+#[derive(Debug, Default)]
+pub struct Negotiated {
+    /// The revision agreed on; `None` before `initialize`.
+    pub revision: Option<&'static str>,
+    /// `clientInfo`, raw.
+    pub client: Option<Box<RawValue>>,
+    /// Its capabilities, raw.
+    pub capabilities: Option<Box<RawValue>>,
+    /// `logging/setLevel`.
+    pub log_level: Option<String>,
+}
+
+impl Negotiated {
+    /// From the resume string of an earlier connection.
+    pub fn resumed(from: Resumed) -> Self {
+        Self {
+            revision: Some(era::answer_to(&from.revision)),
+            client: from.client,
+            capabilities: from.capabilities,
+            log_level: from.log_level,
+        }
+    }
+
+    /// The resume string, once there is a session.
+    pub fn seal(&self) -> Option<String> {
+        let revision = self.revision?;
+        let resumed =
+            Resumed::new(revision, self.client.clone(), self.capabilities.clone(), self.log_level.clone());
+        Some(resumed.seal())
+    }
+
+    /// `clientInfo.name` and `.version`; empty where they are missing.
+    pub fn client_name(&self) -> (String, String) {
+        let members = self.client.as_deref().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let text = |key| members.text(key).map(std::borrow::Cow::into_owned).unwrap_or_default();
+        (text("name"), text("version"))
+    }
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub enum Route {
+    /// Answered at once.
+    Now(Reply),
+    /// `initialize`: answered at once, and the session changed.
+    Initialized(Reply),
+    /// The log level changed: answered at once, and the session changed.
+    LevelSet(Reply),
+    /// A call of a tool: name and params.
+    Call(String, Box<RawValue>),
+}
+
+/// Decides what happens to one request.
+pub fn route(method: &str, params: Option<Box<RawValue>>, state: &mut Negotiated, view: &View) -> Route {
+    let params_raw = params.as_deref();
+    match method {
+        "initialize" => initialize(params_raw, state),
+        "ping" => Route::Now(empty()),
+        "logging/setLevel" => set_level(params_raw, state),
+        _ if state.revision.is_none() => {
+            let text = format!("`{method}` before `initialize`; send initialize first");
+            Route::Now(Reply::error(INVALID_REQUEST, &text))
+        }
+        "tools/list" => Route::Now(Reply::Result(view.list().to_owned())),
+        "tools/call" => call(params),
+        "resources/list" => Route::Now(list("resources")),
+        "resources/templates/list" => Route::Now(list("resourceTemplates")),
+        "prompts/list" => Route::Now(list("prompts")),
+        _ => Route::Now(Reply::error(
+            METHOD_NOT_FOUND,
+            &format!("hermesd does not know the method `{method}`"),
+        )),
+    }
+}
+
+fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let requested = members.text("protocolVersion").unwrap_or_default();
+    let revision = era::answer_to(&requested);
+    state.revision = Some(revision);
+    state.client = members.get("clientInfo").map(ToOwned::to_owned);
+    state.capabilities = members.get("capabilities").map(ToOwned::to_owned);
+    let mut info = ObjectWriter::default();
+    info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
+    if revision >= "2025-06-18" {
+        info.string("title", "hermesd");
+    }
+    let mut result = ObjectWriter::default();
+    result
+        .string("protocolVersion", revision)
+        .member("capabilities", r#"{"tools":{"listChanged":true},"logging":{}}"#)
+        .member("serverInfo", info.finish().get())
+        .string("instructions", INSTRUCTIONS);
+    Route::Initialized(Reply::Result(result.finish()))
+}
+
+/// Shown to models; short, because every client pays for it in each conversation.
+const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
+Errors say whether a call may have been executed and when a retry makes sense.";
+
+fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
+    const LEVELS: [&str; 8] =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    match members.text("level") {
+        Some(level) if LEVELS.contains(&level.as_ref()) => {
+            state.log_level = Some(level.into_owned());
+            Route::LevelSet(empty())
+        }
+        _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("level must be one of {}", LEVELS.join(", ")))),
+    }
+}
+
+fn call(params: Option<Box<RawValue>>) -> Route {
+    let Some(params) = params else {
+        return Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name"));
+    };
+    let name = Members::parse(&params).ok().and_then(|m| m.text("name").map(std::borrow::Cow::into_owned));
+    match name {
+        Some(name) => Route::Call(name, params),
+        None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params.name, a string")),
+    }
+}
+
+fn empty() -> Reply {
+    Reply::Result(splice::raw(&serde_json::Map::new()))
+}
+
+fn list(key: &str) -> Reply {
+    let mut result = ObjectWriter::default();
+    result.member(key, "[]");
+    Reply::Result(result.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::snapshot::Catalog;
+    use crate::names::ProfileName;
+    use hermes_proto::shim::hello::Only;
+
+    fn ask(state: &mut Negotiated, method: &str, params: &str) -> String {
+        let view = Catalog::default().view(&ProfileName::new("default"), Only::All);
+        match route(method, Some(RawValue::from_string(params.into()).unwrap()), state, &view) {
+            Route::Now(Reply::Result(raw) | Reply::Error(raw))
+            | Route::Initialized(Reply::Result(raw) | Reply::Error(raw))
+            | Route::LevelSet(Reply::Result(raw) | Reply::Error(raw)) => raw.get().to_owned(),
+            Route::Call(name, _) => format!("call {name}"),
+        }
+    }
+
+    #[test]
+    fn ping_and_set_level_work_before_initialize_and_nothing_else_does() {
+        let mut state = Negotiated::default();
+        assert_eq!(ask(&mut state, "ping", "{}"), "{}");
+        assert_eq!(ask(&mut state, "logging/setLevel", r#"{"level":"debug"}"#), "{}");
+        assert!(ask(&mut state, "tools/list", "{}").contains("-32600"));
+        assert!(ask(&mut state, "initialize", r#"{"protocolVersion":"2024-11-05"}"#).contains("2024-11-05"));
+        assert_eq!(ask(&mut state, "tools/list", "{}"), r#"{"tools":[]}"#);
+        assert_eq!(ask(&mut state, "prompts/list", "{}"), r#"{"prompts":[]}"#);
+        assert_eq!(ask(&mut state, "tools/call", r#"{"name":"x"}"#), "call x");
+        assert!(ask(&mut state, "tools/call", r#"{"name":5}"#).contains("-32602"));
+        assert!(ask(&mut state, "server/discover", "{}").contains("-32601"));
+    }
+
+    #[test]
+    fn an_unknown_revision_gets_our_latest() {
+        let mut state = Negotiated::default();
+        assert!(ask(&mut state, "initialize", r#"{"protocolVersion":"9999-01-01"}"#).contains("2025-11-25"));
+        assert!(ask(&mut state, "initialize", r#"{"protocolVersion":5}"#).contains("2025-11-25"));
+    }
+}

@@ -1,8 +1,35 @@
-//! One connected client: lines in, calls out, answers in order.
+//! One connected client: lines in, calls out, answers back in order.
+//!
+//! Owner: [`task::Session`], one task a client; its calls run inside that task, so that dropping
+//! it frees everything. Promise: each request gets exactly one answer under its own id, unless the
+//! client cancelled it; nothing of one client is visible to another. May touch: its socket, the
+//! catalogue (read), `call`. May not touch: servers, configuration.
 
+pub mod batch;
+pub mod clients;
+pub mod inbound;
 pub mod listener;
 pub mod methods;
 pub mod outbox;
 pub mod resume;
-pub mod subscriptions;
 pub mod task;
+
+use crate::call::CallPath;
+use crate::catalog::snapshot::Catalog;
+use clients::Clients;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What every session shares.
+#[derive(Debug)]
+pub struct Shared {
+    /// Canonical HERMES_HOME of this daemon.
+    pub home: PathBuf,
+    /// The road of a call.
+    pub calls: Arc<CallPath>,
+    /// What clients see.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
+    /// Everyone connected.
+    pub clients: Clients,
+}

@@ -1,1 +1,409 @@
-//! One client's task: reads lines, runs calls, writes answers.
+//! One client's task: reads lines, runs its calls, writes answers.
+//!
+//! The only writer of its socket. When the client's side ends, open calls are finished and their
+//! answers flushed before the socket closes (half-close). When the socket breaks, open calls are
+//! dropped, which cancels them at their servers.
+
+use super::Shared;
+use super::batch::Batch;
+use super::clients::{ClientFacts, Named};
+use super::inbound::{self, ClientMessage};
+use super::methods::{self, Negotiated, Route};
+use super::outbox::{HARD_LIMIT, Outbox};
+use super::resume::Resumed;
+use crate::call::{Caller, ToolCall};
+use crate::catalog::snapshot::{Catalog, View};
+use crate::jsonrpc::ids::{IdKey, RequestId};
+use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
+use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::names::ProfileName;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
+use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Lines over this many bytes are parsed on the blocking pool.
+const LARGE_LINE: usize = 256 * 1024;
+
+/// While more than this waits to be read by the client, no further request of it is taken.
+const PAUSE_READING: usize = 8 * 1024 * 1024;
+
+/// Calls of one client at once; further ones are refused.
+const MAX_CALLS: usize = 1024;
+
+/// Why a session ended, for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The client's side ended and everything was answered.
+    ClientDone,
+    /// The socket broke.
+    Broken,
+    /// The client did not read its answers.
+    NotReading,
+    /// The daemon stops.
+    Stopping,
+}
+
+type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// A call that is over; `None`: cancelled by its client, which wants no answer.
+struct Finished {
+    key: IdKey,
+    raw_id: Box<str>,
+    reply: Option<Reply>,
+    batch: Option<Batch>,
+}
+
+/// How a running call is cancelled.
+struct Cancel {
+    trigger: oneshot::Sender<()>,
+    reason: Arc<OnceLock<String>>,
+}
+
+/// One connected client; see the module documentation.
+pub struct Session {
+    shared: Arc<Shared>,
+    facts: Arc<ClientFacts>,
+    stream: UnixStream,
+    profile: ProfileName,
+    only: Only,
+    lines: LineBuffer,
+    outbox: Outbox,
+    calls: FuturesUnordered<CallFuture>,
+    cancels: HashMap<IdKey, Cancel>,
+    state: Negotiated,
+    catalog: watch::Receiver<Arc<Catalog>>,
+    view: Arc<View>,
+    parsing: Option<JoinHandle<Option<ClientMessage>>>,
+    client_done: bool,
+}
+
+impl Session {
+    /// A session on a socket whose hello was accepted; `lines` holds what came after the hello.
+    pub fn new(
+        shared: Arc<Shared>,
+        facts: Arc<ClientFacts>,
+        stream: UnixStream,
+        hello: &Hello,
+        lines: Vec<u8>,
+    ) -> Self {
+        let profile = ProfileName::new(hello.profile.as_str());
+        let mut catalog = shared.catalog.clone();
+        let view = catalog.borrow_and_update().view(&profile, hello.only);
+        let resumed = hello.resume.as_deref().and_then(Resumed::open);
+        let mut buffer = LineBuffer::new(DEFAULT_MAX_LINE);
+        buffer.push(&lines);
+        let mut session = Self {
+            shared,
+            facts,
+            stream,
+            profile,
+            only: hello.only,
+            lines: buffer,
+            outbox: Outbox::default(),
+            calls: FuturesUnordered::new(),
+            cancels: HashMap::new(),
+            state: Negotiated::default(),
+            catalog,
+            view,
+            parsing: None,
+            client_done: false,
+        };
+        if let Some(resumed) = resumed {
+            session.state = Negotiated::resumed(resumed);
+            session.remember();
+            // The catalogue may have changed while nobody could tell the client.
+            session.notify("notifications/tools/list_changed");
+        }
+        session
+    }
+
+    /// Serves the client until one side ends.
+    pub async fn run(mut self, stop: CancellationToken) -> Ended {
+        self.take_lines();
+        let ended = loop {
+            if self.client_done && self.calls.is_empty() && self.parsing.is_none() && self.outbox.is_empty() {
+                break Ended::ClientDone;
+            }
+            if self.outbox.overflowed() {
+                break Ended::NotReading;
+            }
+            let may_read = !self.client_done
+                && self.parsing.is_none()
+                && self.calls.len() < MAX_CALLS
+                && self.outbox.bytes() < PAUSE_READING;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break Ended::Stopping,
+                Some(done) = self.calls.next(), if !self.calls.is_empty() => self.finished(done),
+                ready = self.stream.readable(), if may_read => {
+                    if ready.is_err() || self.read().is_err() {
+                        break Ended::Broken;
+                    }
+                }
+                message = parsed(&mut self.parsing), if self.parsing.is_some() => {
+                    self.parsing = None;
+                    self.message(message, None);
+                    self.take_lines();
+                }
+                changed = self.catalog.changed() => match changed {
+                    Ok(()) => self.catalog_changed(),
+                    Err(_) => break Ended::Stopping,
+                },
+                ready = self.stream.writable(), if !self.outbox.is_empty() => {
+                    if ready.is_err() {
+                        break Ended::Broken;
+                    }
+                }
+                () = self.outbox.changed() => {}
+            }
+            let stream = &self.stream;
+            if self.outbox.flush(|slices| stream.try_write_vectored(slices)).is_err() {
+                break Ended::Broken;
+            }
+            self.facts.dropped.store(self.outbox.dropped(), Ordering::Relaxed);
+        };
+        if ended == Ended::Stopping {
+            self.last_flush();
+        }
+        self.shared.clients.leave(self.facts.id);
+        ended
+    }
+
+    fn last_flush(&self) {
+        let stream = &self.stream;
+        // Best effort: the shim tells its client about the rest.
+        let _ = self.outbox.flush(|slices| stream.try_write_vectored(slices));
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        match self.stream.try_read(self.lines.room()) {
+            Ok(0) => {
+                let rest = self.lines.rest().to_vec();
+                self.client_done = true;
+                if !rest.is_empty() {
+                    self.message(inbound::read(&rest), None);
+                }
+                Ok(())
+            }
+            Ok(n) => {
+                self.lines.filled(n);
+                self.take_lines();
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_lines(&mut self) {
+        let mut lines = std::mem::replace(&mut self.lines, LineBuffer::new(0));
+        while self.parsing.is_none() {
+            match lines.next_line() {
+                None => break,
+                Some(Line::Oversized { bytes }) => {
+                    let text = format!("the line has {bytes} bytes; the limit is {DEFAULT_MAX_LINE}");
+                    self.outbox.answer(Reply::error(INVALID_REQUEST, &text).line("null"));
+                }
+                Some(Line::Full(line)) if line.len() > LARGE_LINE => {
+                    let line = line.to_vec();
+                    self.parsing = Some(tokio::task::spawn_blocking(move || inbound::read(&line)));
+                }
+                Some(Line::Full(line)) => self.message(inbound::read(line), None),
+            }
+        }
+        self.lines = lines;
+    }
+
+    fn message(&mut self, message: Option<ClientMessage>, batch: Option<&Batch>) {
+        match message {
+            None => {}
+            Some(ClientMessage::Request { id, method, params }) => self.request(id, &method, params, batch),
+            Some(ClientMessage::Notification { method, params }) => {
+                self.notification(&method, params.as_deref())
+            }
+            // hermesd asks clients nothing in this state, so an answer answers nothing.
+            Some(ClientMessage::Response { .. }) => {}
+            Some(ClientMessage::Invalid { id, code, message }) => {
+                self.answer(&id, &Reply::error(code, message), batch);
+            }
+            Some(ClientMessage::Batch(items)) => self.batch(items),
+        }
+    }
+
+    fn batch(&mut self, items: Vec<ClientMessage>) {
+        if !self.state.revision.is_some_and(crate::jsonrpc::era::allows_batches) {
+            let text = "batches exist in protocol revision 2025-03-26 only; send one message a line";
+            self.outbox.answer(Reply::error(INVALID_REQUEST, text).line("null"));
+            return;
+        }
+        let wants_answer = |item: &&ClientMessage| {
+            matches!(item, ClientMessage::Request { .. } | ClientMessage::Invalid { .. })
+        };
+        let batch = Batch::of(items.iter().filter(wants_answer).count());
+        for item in items {
+            self.message(Some(item), Some(&batch));
+        }
+    }
+
+    fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
+        match methods::route(method, params, &mut self.state, &self.view) {
+            Route::Now(reply) => self.answer(id.raw(), &reply, batch),
+            Route::Initialized(reply) => {
+                self.answer(id.raw(), &reply, batch);
+                self.name_client();
+                self.remember();
+            }
+            Route::LevelSet(reply) => {
+                self.answer(id.raw(), &reply, batch);
+                self.remember();
+            }
+            Route::Call(name, params) => self.call(id, name, params, batch.cloned()),
+        }
+    }
+
+    fn answer(&self, raw_id: &str, reply: &Reply, batch: Option<&Batch>) {
+        let line = reply.line(raw_id);
+        match batch {
+            None => self.outbox.answer(line),
+            Some(batch) => {
+                if let Some(all) = batch.done(Some(line)) {
+                    self.outbox.answer(all);
+                }
+            }
+        }
+    }
+
+    fn name_client(&self) {
+        let (name, version) = self.state.client_name();
+        let revision = self.state.revision.unwrap_or_default().to_owned();
+        tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
+        *self.facts.named.lock().expect("nothing panics while holding it") =
+            Named { name, version, revision };
+    }
+
+    /// Hands the shim the string that brings this session back after a loss of the daemon.
+    fn remember(&self) {
+        if let Some(word) = self.state.seal() {
+            self.outbox.answer(format!("{RESUME_PREFIX}{word}").into_bytes());
+        }
+    }
+
+    fn notify(&self, method: &str) {
+        let mut line = ObjectWriter::default();
+        line.member("jsonrpc", "\"2.0\"").string("method", method);
+        self.outbox.notify(line.finish().get().as_bytes().to_vec());
+    }
+
+    fn catalog_changed(&mut self) {
+        let view = self.catalog.borrow_and_update().view(&self.profile, self.only);
+        let differs = view.digest() != self.view.digest();
+        self.view = view;
+        if differs && self.state.revision.is_some() {
+            self.notify("notifications/tools/list_changed");
+        }
+    }
+
+    fn call(&mut self, id: RequestId, name: String, params: Box<RawValue>, batch: Option<Batch>) {
+        if self.cancels.contains_key(id.key()) {
+            let text = "a request with this id is still open; ids must not be reused within a session";
+            self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
+            return;
+        }
+        if self.outbox.bytes() > HARD_LIMIT {
+            return; // the loop ends the session
+        }
+        let token = progress_token(&params);
+        let outbox = self.outbox.clone();
+        let wants_progress = token.is_some();
+        let sink = move |params: Box<RawValue>| {
+            if let Some(line) = token.as_deref().and_then(|token| progress_line(&params, token)) {
+                outbox.notify(line);
+            }
+        };
+        let (trigger, cancelled) = oneshot::channel::<()>();
+        let reason = Arc::new(OnceLock::new());
+        let call = ToolCall { name, params, wants_progress, cancel_reason: reason.clone(), timeout: None };
+        let caller = Caller { client: self.facts.id, view: self.view.clone() };
+        let calls = self.shared.calls.clone();
+        let key = id.key().clone();
+        let raw_id: Box<str> = id.raw().into();
+        self.cancels.insert(key.clone(), Cancel { trigger, reason });
+        self.facts.calls.fetch_add(1, Ordering::Relaxed);
+        self.facts.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.calls.push(Box::pin(async move {
+            let reply = tokio::select! {
+                biased;
+                Ok(()) = cancelled => None,
+                reply = crate::call::run_call(&calls, &caller, call, &sink) => Some(reply),
+            };
+            Finished { key, raw_id, reply, batch }
+        }));
+    }
+
+    fn finished(&mut self, done: Finished) {
+        self.cancels.remove(&done.key);
+        self.facts.in_flight.fetch_sub(1, Ordering::Relaxed);
+        match (done.reply, done.batch) {
+            (Some(reply), batch) => self.answer(&done.raw_id, &reply, batch.as_ref()),
+            (None, Some(batch)) => {
+                if let Some(all) = batch.done(None) {
+                    self.outbox.answer(all);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn notification(&mut self, method: &str, params: Option<&RawValue>) {
+        if method != "notifications/cancelled" {
+            return; // initialized, roots/list_changed and unknown ones change nothing here
+        }
+        let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let Some(key) = members.get("requestId").and_then(|raw| IdKey::parse(raw).ok()) else {
+            return;
+        };
+        if let Some(cancel) = self.cancels.remove(&key) {
+            if let Some(reason) = members.text("reason") {
+                let _ = cancel.reason.set(reason.into_owned());
+            }
+            let _ = cancel.trigger.send(());
+        }
+    }
+}
+
+fn progress_token(params: &RawValue) -> Option<Box<RawValue>> {
+    let members = Members::parse(params).ok()?;
+    let meta = Members::parse(members.get("_meta")?).ok()?;
+    let token = meta.get("progressToken")?;
+    IdKey::parse(token).ok().map(|_| token.to_owned())
+}
+
+/// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
+fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
+    let params = Members::parse(params).ok()?.with("progressToken", token.get());
+    let mut line = ObjectWriter::with_capacity(params.get().len() + 64);
+    line.member("jsonrpc", "\"2.0\"")
+        .string("method", "notifications/progress")
+        .member("params", params.get());
+    Some(line.finish().get().as_bytes().to_vec())
+}
+
+async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {
+    match parsing {
+        Some(handle) => handle.await.unwrap_or(None),
+        None => std::future::pending().await,
+    }
+}

@@ -96,7 +96,7 @@ impl LineBuffer {
 
     /// The next complete line, if one is there.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
-        match self.buf[self.scanned..self.end].iter().position(|b| *b == b'\n') {
+        match memchr::memchr(b'\n', &self.buf[self.scanned..self.end]) {
             Some(at) => {
                 let newline = self.scanned + at;
                 let (from, to) = (self.start, newline);

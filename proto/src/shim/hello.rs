@@ -15,7 +15,7 @@ pub const RESUME_PREFIX: &str = "#resume ";
 pub const MAX_HELLO_BYTES: usize = 1024 * 1024;
 
 /// Which part of the offer a client asked for (`--only`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
     /// Conversation tools and servers.

@@ -1,4 +1,10 @@
 //! How bytes reach a server.
+//!
+//! Each transport owns its connection to one server and nothing else; what goes over it is the
+//! wire's business.
 
+pub mod control;
 pub mod ledger;
+pub mod reaper;
+pub mod refusal;
 pub mod stdio;

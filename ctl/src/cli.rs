@@ -1,0 +1,274 @@
+//! The command line: what can be typed, in one tree. Decides nothing.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Administers hermesd, and connects MCP clients to it (`mcp serve`).
+///
+/// Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 hermesd cannot be reached.
+/// The output of --json is stable: members are only added.
+#[derive(Debug, Parser)]
+#[command(name = "hermesctl", version, propagate_version = true)]
+pub struct Cli {
+    /// Folder to use instead of $HERMES_HOME or ~/.hermes
+    #[arg(long, global = true, value_name = "DIR")]
+    pub home: Option<PathBuf>,
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show the daemon, its servers and its clients
+    Status(StatusArgs),
+    /// List servers, or look at and control one
+    #[command(alias = "server")]
+    Servers(ServersArgs),
+    /// List the tools that clients see
+    Tools(ToolsArgs),
+    /// Call one tool, on the same road as an MCP client
+    Call(CallArgs),
+    /// Show log lines of the daemon or of one server
+    Logs(LogsArgs),
+    /// Read config.yaml again and apply the difference
+    Reload,
+    /// Circuit breakers
+    Breaker(BreakerArgs),
+    /// MCP servers, and the stdio end for MCP clients
+    Mcp(McpArgs),
+    /// Check the installation and say what to do
+    Doctor,
+    /// Start, stop or run the daemon
+    Daemon(DaemonArgs),
+    /// The configuration file
+    Config(ConfigArgs),
+    /// Files that start hermesd at login
+    Service(ServiceArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Show everything at work: a private daemon, sample data, real calls; leaves nothing behind
+    Demo(DemoArgs),
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Print one line and exit 1 unless everything is healthy (for monitoring)
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Options of `servers`.
+#[derive(Debug, Args)]
+pub struct ServersArgs {
+    /// What to do with them; lists without it.
+    #[command(subcommand)]
+    pub action: Option<ServerAction>,
+}
+
+/// What can be done with servers.
+#[derive(Debug, Subcommand)]
+pub enum ServerAction {
+    /// List all servers
+    #[command(alias = "ls")]
+    List,
+    /// Show everything that is known about one server
+    Show(ServerName),
+    /// Start a stopped or parked server and wait until it is ready
+    Start(ServerName),
+    /// Stop a server and wait until no process of it is left
+    Stop(ServerName),
+    /// Stop, then start
+    Restart(ServerName),
+}
+
+/// The name of a server.
+#[derive(Debug, Args)]
+pub struct ServerName {
+    /// Name of the server in config.yaml
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+/// Options of `tools`.
+#[derive(Debug, Args)]
+pub struct ToolsArgs {
+    /// Only the tools of this server
+    #[arg(long, value_name = "NAME")]
+    pub server: Option<String>,
+    /// As clients with this profile see them
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+}
+
+/// Options of `call`.
+#[derive(Debug, Args)]
+#[command(override_usage = "hermesctl call SERVER TOOL [JSON]\n       hermesctl call EXPOSED_TOOL [JSON]")]
+pub struct CallArgs {
+    /// SERVER TOOL or EXPOSED_TOOL, then the arguments as a JSON object (`-` reads them from stdin)
+    #[arg(required = true, num_args = 1..=3, value_name = "WORD")]
+    pub words: Vec<String>,
+    /// Longest time without progress, in seconds, instead of the server's own
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u32>,
+    /// Call as a client with this profile
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+}
+
+/// Options of `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Name of a server; the daemon's own log without it
+    #[arg(value_name = "NAME")]
+    pub server: Option<String>,
+    /// How many of the last lines
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
+    pub lines: u32,
+    /// Go on with new lines until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// Options of `breaker`.
+#[derive(Debug, Args)]
+pub struct BreakerArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: BreakerAction,
+}
+
+/// What can be done with a breaker.
+#[derive(Debug, Subcommand)]
+pub enum BreakerAction {
+    /// Let calls of a server pass again at once
+    Reset(ServerName),
+}
+
+/// Options of `mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// What to do; lists without it.
+    #[command(subcommand)]
+    pub action: Option<McpAction>,
+}
+
+/// The `mcp` verbs.
+#[derive(Debug, Subcommand)]
+pub enum McpAction {
+    /// List all servers
+    #[command(alias = "ls")]
+    List,
+    /// Connect to a server, also a disabled one, and report each step
+    Test(ServerName),
+    /// Speak MCP on stdin and stdout: this is what an MCP client starts
+    Serve(ServeArgs),
+}
+
+/// Options of `mcp serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Which view of the servers
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub profile: String,
+    /// Offer only a part
+    #[arg(long, value_enum)]
+    pub only: Option<Part>,
+    /// Log to stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Never start a daemon
+    #[arg(long)]
+    pub no_spawn: bool,
+    /// Accepted for compatibility; the daemon decides about hooks
+    #[arg(long, hide = true)]
+    pub accept_hooks: bool,
+}
+
+/// A part of the offer.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Part {
+    /// The ten conversation tools
+    Conversations,
+    /// The tools of the configured servers
+    Servers,
+}
+
+/// Options of `daemon`.
+#[derive(Debug, Args)]
+pub struct DaemonArgs {
+    /// What to do; says whether it runs without it.
+    #[command(subcommand)]
+    pub action: Option<DaemonAction>,
+}
+
+/// What can be done with the daemon.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum DaemonAction {
+    /// Start it in the background and wait until it answers
+    Start,
+    /// End it in order and wait until it is gone
+    Stop,
+    /// Run it in the foreground
+    Run,
+}
+
+/// Options of `config`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+/// What can be done with the configuration.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ConfigAction {
+    /// Report all errors and warnings of config.yaml; needs no running daemon
+    Check,
+}
+
+/// Options of `service`.
+#[derive(Debug, Args)]
+pub struct ServiceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ServiceAction,
+}
+
+/// What can be done with service files.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ServiceAction {
+    /// Print the files with the path of this installation, and where they belong
+    Print {
+        /// For which service manager
+        #[arg(value_enum)]
+        system: ServiceManager,
+    },
+}
+
+/// A service manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServiceManager {
+    /// systemd user units (Linux)
+    Systemd,
+    /// A launch agent (macOS)
+    Launchd,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Calls for each latency measurement
+    #[arg(long, default_value_t = 200, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub calls: u32,
+}

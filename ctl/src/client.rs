@@ -1,0 +1,300 @@
+//! The only user of the gRPC stub: verbs in, answers or a [`Failure`] out.
+//!
+//! Promise: each request names the home; a refusal arrives with the daemon's own words and hint; a
+//! daemon that is not there is told from one that refuses.
+
+use crate::failure::Failure;
+use hermes_proto::control as pb;
+use hermes_proto::control::control_client::ControlClient;
+use hermes_proto::endpoint::{self, Home};
+use hyper_util::rt::TokioIo;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+
+/// Largest answer: a result may be as long as the longest MCP line, and JSON text may grow.
+const MAX_MESSAGE: usize = 128 * 1024 * 1024;
+/// How long an answer may take that the daemon has at hand.
+const AT_HAND: Duration = Duration::from_secs(10);
+/// How long an answer may take that starts, stops or connects something: above every budget of the daemon.
+const WORK: Duration = Duration::from_secs(15 * 60);
+
+/// A connection to the daemon of one home.
+#[derive(Debug)]
+pub struct Client {
+    stub: ControlClient<Channel>,
+    home: String,
+}
+
+fn timed<T>(message: T, limit: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(limit);
+    request
+}
+
+impl Client {
+    /// Connects to the daemon of `home`.
+    ///
+    /// # Errors
+    /// [`Failure::Unreachable`] when nobody listens, naming the first place that was tried;
+    /// [`Failure::Refused`] when no place for the sockets can be used.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(home: &Home) -> Result<Self, Failure> {
+        let candidates = endpoint::candidates(home, &|name| std::env::var_os(name))
+            .map_err(|error| Failure::refused(error.to_string()))?;
+        let mut first = None;
+        for candidate in candidates {
+            let path = candidate.control_socket();
+            let tried = match UnixStream::connect(&path).await {
+                Ok(stream) => match endpoint::private(&candidate.dir) {
+                    Ok(()) => return Self::over(stream, home.path(), &path).await,
+                    Err(error) => return Err(Failure::refused(error.to_string())),
+                },
+                Err(error) => unreachable(&path, &error.to_string()),
+            };
+            first = first.or(Some(tried));
+        }
+        Err(first.expect("candidates are never empty"))
+    }
+
+    async fn over(stream: UnixStream, home: &Path, path: &Path) -> Result<Self, Failure> {
+        let mut stream = Some(stream);
+        let connector = tower::service_fn(move |_| {
+            // One connection for one command: tonic asks again only after it was lost.
+            let stream = stream.take().map(TokioIo::new);
+            async { stream.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected)) }
+        });
+        let channel = Endpoint::from_static("http://hermesd")
+            .connect_with_connector(connector)
+            .await
+            .map_err(|error| unreachable(path, &error.to_string()))?;
+        let stub = ControlClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        Ok(Self { stub, home: home.to_string_lossy().into_owned() })
+    }
+
+    /// The daemon and every server at a glance.
+    ///
+    /// # Errors
+    /// As all verbs here: [`Failure::Refused`] in the daemon's words, [`Failure::Unreachable`]
+    /// when the connection broke.
+    pub async fn status(&mut self) -> Result<pb::GetStatusResponse, Failure> {
+        let request = pb::GetStatusRequest { home: self.home.clone() };
+        answer(self.stub.get_status(timed(request, AT_HAND)).await)
+    }
+
+    /// One server in full.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn show(&mut self, server: &str) -> Result<pb::ShowServerResponse, Failure> {
+        let request = pb::ShowServerRequest { home: self.home.clone(), server: server.to_owned() };
+        answer(self.stub.show_server(timed(request, AT_HAND)).await)
+    }
+
+    /// Starts a server and waits for the outcome.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn start(&mut self, server: &str) -> Result<pb::ServerStatus, Failure> {
+        let request = self.server(server);
+        server_status(answer(self.stub.start_server(request).await))
+    }
+
+    /// Stops a server and waits until it is gone.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn stop(&mut self, server: &str) -> Result<pb::ServerStatus, Failure> {
+        let request = self.server(server);
+        server_status(answer(self.stub.stop_server(request).await))
+    }
+
+    /// Stops and starts a server.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn restart(&mut self, server: &str) -> Result<pb::ServerStatus, Failure> {
+        let request = self.server(server);
+        server_status(answer(self.stub.restart_server(request).await))
+    }
+
+    /// Closes the breaker of a server.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn reset_breaker(&mut self, server: &str) -> Result<pb::ServerStatus, Failure> {
+        let request = self.server(server);
+        server_status(answer(self.stub.reset_breaker(request).await))
+    }
+
+    /// Connects to a server and reports each step.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status). A server that cannot be reached is an answer, not an error.
+    pub async fn test(&mut self, server: &str) -> Result<pb::TestServerResponse, Failure> {
+        let request = pb::TestServerRequest { home: self.home.clone(), server: server.to_owned() };
+        answer(self.stub.test_server(timed(request, WORK)).await)
+    }
+
+    /// The exposed tools; empty strings mean no filter and the default profile.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn tools(&mut self, server: &str, profile: &str) -> Result<Vec<pb::Tool>, Failure> {
+        let request = pb::ListToolsRequest {
+            home: self.home.clone(),
+            server: server.to_owned(),
+            profile: profile.to_owned(),
+        };
+        Ok(answer(self.stub.list_tools(timed(request, AT_HAND)).await)?.tools)
+    }
+
+    /// Calls a tool; `call.home` is filled in here.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status). A failed call is an answer, not an error.
+    ///
+    /// # Cancel safety
+    /// Dropping it cancels the call; whether it ran is then unknown.
+    pub async fn call(&mut self, call: pb::CallToolRequest) -> Result<pb::CallToolResponse, Failure> {
+        let request = pb::CallToolRequest { home: self.home.clone(), ..call };
+        // No limit of ours: the daemon ends every call within the server's own.
+        answer(self.stub.call_tool(Request::new(request)).await)
+    }
+
+    /// Log lines, the last `lines` first; with `follow` until the caller goes.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn logs(&mut self, server: &str, lines: u32, follow: Follow) -> Result<Logs, Failure> {
+        let request = pb::TailLogsRequest {
+            home: self.home.clone(),
+            server: server.to_owned(),
+            lines,
+            follow: follow == Follow::Yes,
+        };
+        Ok(Logs { stream: answer(self.stub.tail_logs(Request::new(request)).await)? })
+    }
+
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status). An unusable file is an answer, not an error.
+    pub async fn reload(&mut self) -> Result<pb::ReloadResponse, Failure> {
+        let request = pb::ReloadRequest { home: self.home.clone() };
+        answer(self.stub.reload(timed(request, WORK)).await)
+    }
+
+    /// Findings about the commonest troubles.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn doctor(&mut self) -> Result<Vec<pb::Finding>, Failure> {
+        let request = pb::DoctorRequest { home: self.home.clone() };
+        Ok(answer(self.stub.doctor(timed(request, WORK)).await)?.findings)
+    }
+
+    /// Asks the daemon to end in order; returns before it did.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn shutdown(&mut self) -> Result<(), Failure> {
+        let request = pb::ShutdownRequest { home: self.home.clone() };
+        answer(self.stub.shutdown(timed(request, AT_HAND)).await).map(|_| ())
+    }
+
+    fn server(&self, server: &str) -> Request<pb::ServerRequest> {
+        timed(pb::ServerRequest { home: self.home.clone(), server: server.to_owned() }, WORK)
+    }
+}
+
+/// Whether log lines go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// Until the caller goes.
+    Yes,
+    /// What is there now.
+    No,
+}
+
+/// Log lines as they come.
+#[derive(Debug)]
+pub struct Logs {
+    stream: Streaming<pb::LogChunk>,
+}
+
+impl Logs {
+    /// The next lines; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<Vec<String>>, Failure> {
+        Ok(self.stream.message().await.map_err(|status| failure(&status))?.map(|chunk| chunk.lines))
+    }
+}
+
+fn unreachable(path: &Path, why: &str) -> Failure {
+    Failure::Unreachable { message: format!("cannot reach hermesd at {}: {why}", path.display()) }
+}
+
+fn answer<T>(answer: Result<tonic::Response<T>, Status>) -> Result<T, Failure> {
+    answer.map(tonic::Response::into_inner).map_err(|status| failure(&status))
+}
+
+fn server_status(answer: Result<pb::ServerResponse, Failure>) -> Result<pb::ServerStatus, Failure> {
+    answer?.server.ok_or_else(|| Failure::refused("hermesd sent no status; is it another version?"))
+}
+
+/// The daemon puts `hint: ...` on a line of its own.
+fn failure(status: &Status) -> Failure {
+    let (message, hint) = match status.message().split_once("\nhint: ") {
+        Some((message, hint)) => (message, hint),
+        None => (status.message(), ""),
+    };
+    match status.code() {
+        Code::Unavailable => Failure::Unreachable { message: format!("hermesd went away: {message}") },
+        Code::DeadlineExceeded | Code::Cancelled if message.is_empty() || message == "Timeout expired" => {
+            Failure::Refused {
+                message: "hermesd did not answer in time".to_owned(),
+                hint: "see `hermesctl logs`".to_owned(),
+            }
+        }
+        Code::Unimplemented => Failure::Refused {
+            message: format!("this hermesd does not know the command: {message}"),
+            hint: "restart it: hermesd and hermesctl should have the same version".to_owned(),
+        },
+        code => Failure::Refused {
+            message: if message.is_empty() { code.to_string() } else { message.to_owned() },
+            hint: hint.to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemons_words_and_hint_arrive_apart() {
+        let failure = failure(&Status::failed_precondition("no server `x`\nhint: see `hermesctl servers`"));
+        assert_eq!(
+            (failure.to_string().as_str(), failure.hint()),
+            ("no server `x`", "see `hermesctl servers`")
+        );
+        assert_eq!(failure.code(), 1);
+    }
+
+    #[test]
+    fn a_broken_connection_is_told_from_a_refusal() {
+        assert_eq!(failure(&Status::unavailable("broken pipe")).code(), 3);
+    }
+}

@@ -1,0 +1,56 @@
+//! `mcp`: list, test, serve.
+
+use super::{Context, servers, tools};
+use crate::cli::{McpAction, Part, ServeArgs, ServerAction};
+use crate::failure::{Done, Failure};
+use crate::render::{json, text};
+use crate::shim::{self, Log, ServeOptions, Spawn};
+use hermes_proto::control as pb;
+use hermes_proto::shim::hello::Only;
+use std::time::Duration;
+
+/// Does one action; lists without one.
+pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done, Failure> {
+    match action.unwrap_or(McpAction::List) {
+        McpAction::List => servers::run(cx, Some(ServerAction::List)).await,
+        McpAction::Test(server) => {
+            let tested = cx.client().await?.test(&server.name).await?;
+            cx.print(|| json::of(&tested), || page(cx, &server.name, &tested))?;
+            Ok(if tested.ok { Done::Well } else { Done::Badly })
+        }
+        McpAction::Serve(args) => {
+            // Blocks this thread; nothing else runs on it.
+            shim::run(&options(cx, args));
+            Ok(Done::Well)
+        }
+    }
+}
+
+fn options(cx: &Context, args: ServeArgs) -> ServeOptions {
+    ServeOptions {
+        home: cx.home_flag.clone(),
+        profile: args.profile,
+        only: match args.only {
+            None => Only::All,
+            Some(Part::Conversations) => Only::Conversations,
+            Some(Part::Servers) => Only::Servers,
+        },
+        log: if args.verbose { Log::On } else { Log::Off },
+        spawn: if args.no_spawn { Spawn::Never } else { Spawn::WhenMissing },
+    }
+}
+
+fn page(cx: &Context, name: &str, tested: &pb::TestServerResponse) -> String {
+    let verdict = if tested.ok { "works" } else { "does not work" };
+    let took = text::span(Duration::from_millis(tested.total_ms));
+    let message = if tested.message.is_empty() { String::new() } else { format!(": {}", tested.message) };
+    let mut out = format!("{}\n", text::plain(&format!("{name} {verdict} ({took}){message}")));
+    if let Some(detail) = &tested.detail {
+        out.push_str(&servers::describe(detail));
+    }
+    if !tested.tools.is_empty() {
+        out.push('\n');
+        out.push_str(&tools::list(&tested.tools, cx.style));
+    }
+    out
+}

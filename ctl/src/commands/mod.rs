@@ -1,0 +1,112 @@
+//! One file for each verb; each asks the [`Client`] and prints the answer.
+//!
+//! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
+
+mod breaker;
+mod call;
+mod config;
+mod daemon;
+mod doctor;
+mod logs;
+mod mcp;
+mod reload;
+mod servers;
+mod service;
+mod status;
+mod tools;
+
+use crate::cli::{Cli, Verb};
+use crate::client::Client;
+use crate::demo;
+use crate::failure::{Done, Failure};
+use crate::render::table::Style;
+use clap::CommandFactory;
+use hermes_proto::endpoint::Home;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// What every command needs.
+#[derive(Debug)]
+pub struct Context {
+    home: Home,
+    /// `--home` as it was typed, to be handed on.
+    home_flag: Option<PathBuf>,
+    format: Format,
+    style: Style,
+}
+
+/// For whom the output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// People.
+    Text,
+    /// Programs.
+    Json,
+}
+
+impl Context {
+    async fn client(&self) -> Result<Client, Failure> {
+        Client::connect(&self.home).await
+    }
+
+    /// Prints `json` or the text, as asked.
+    fn print(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => put(&format!("{:#}\n", json())),
+            Format::Text => put(&text()),
+        }
+    }
+}
+
+/// Writes to stdout at once; a reader that went away is an error, not a panic.
+pub(crate) fn put(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Failure`] with exit code, message and hint.
+pub fn run(cli: Cli) -> Result<Done, Failure> {
+    let format = if cli.json { Format::Json } else { Format::Text };
+    // These need neither a home nor a daemon.
+    match &cli.verb {
+        Verb::Completions { shell } => return completions(*shell),
+        Verb::Demo(args) => return demo::run(args, format),
+        _ => {}
+    }
+    let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))
+        .map_err(|error| Failure::refused(error.to_string()))?;
+    let cx = Context { home, home_flag: cli.home, format, style: Style::of_stdout() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(dispatch(&cx, cli.verb))
+}
+
+async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
+    match verb {
+        Verb::Status(args) => status::run(cx, &args).await,
+        Verb::Servers(args) => servers::run(cx, args.action).await,
+        Verb::Tools(args) => tools::run(cx, &args).await,
+        Verb::Call(args) => call::run(cx, args).await,
+        Verb::Logs(args) => logs::run(cx, &args).await,
+        Verb::Reload => reload::run(cx).await,
+        Verb::Breaker(args) => breaker::run(cx, args.action).await,
+        Verb::Mcp(args) => mcp::run(cx, args.action).await,
+        Verb::Doctor => doctor::run(cx).await,
+        Verb::Daemon(args) => daemon::run(cx, args.action).await,
+        Verb::Config(args) => config::run(cx, args.action),
+        Verb::Service(args) => service::run(cx, args.action),
+        Verb::Completions { shell } => completions(shell),
+        Verb::Demo(args) => demo::run(&args, cx.format),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<Done, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "hermesctl", &mut script);
+    put(&String::from_utf8_lossy(&script))?;
+    Ok(Done::Well)
+}

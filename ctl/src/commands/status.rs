@@ -1,0 +1,134 @@
+//! `status`: the daemon, its servers, its clients, and what is wrong.
+
+use super::{Context, servers};
+use crate::cli::StatusArgs;
+use crate::failure::{Done, Failure};
+use crate::render::table::{Table, Tone};
+use crate::render::{findings, json, text};
+use hermes_proto::control as pb;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Shows the status; with `--check` one line and exit code 1 unless all is well.
+pub(super) async fn run(cx: &Context, args: &StatusArgs) -> Result<Done, Failure> {
+    let status = cx.client().await?.status().await?;
+    let troubles = troubles(&status);
+    if args.check {
+        cx.print(
+            || serde_json::json!({ "ok": troubles.is_empty(), "troubles": troubles }),
+            || line(&troubles),
+        )?;
+        return Ok(if troubles.is_empty() { Done::Well } else { Done::Badly });
+    }
+    cx.print(|| json::of(&status), || page(cx, &status))?;
+    Ok(Done::Well)
+}
+
+/// What monitoring should be told, one sentence each.
+fn troubles(status: &pb::GetStatusResponse) -> Vec<String> {
+    let mut out = Vec::new();
+    if status.config_state != "ok" {
+        out.push(format!("configuration: {}", status.config_state));
+    }
+    for server in &status.servers {
+        if servers::tone(server) == Tone::Bad {
+            let because =
+                if server.reason.is_empty() { String::new() } else { format!(" ({})", server.reason) };
+            out.push(format!("server `{}` is {}{because}", server.name, servers::state(server)));
+        }
+    }
+    let errors = status.findings.iter().filter(|f| f.severity == i32::from(pb::Severity::Error));
+    out.extend(errors.map(|finding| finding.message.clone()));
+    out
+}
+
+fn line(troubles: &[String]) -> String {
+    if troubles.is_empty() {
+        return "ok\n".to_owned();
+    }
+    format!("{}\n", text::plain(&troubles.join("; ")))
+}
+
+fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
+    let mut out = String::new();
+    let up = text::span(Duration::from_millis(status.uptime_ms));
+    let lines = [
+        format!(
+            "hermesd {}  pid {}  up {up}  memory {}",
+            status.version,
+            status.pid,
+            text::size(status.rss_bytes)
+        ),
+        format!("home           {}", status.home),
+        format!("sockets        {}", status.runtime_dir),
+        format!("configuration  {} ({})", status.config_file, status.config_state),
+        format!("conversations  {}", status.conversations),
+    ];
+    for line in lines {
+        writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
+    }
+    out.push('\n');
+    out.push_str(&servers::table(cx, &status.servers));
+    if !status.clients.is_empty() {
+        out.push('\n');
+        out.push_str(&clients(cx, &status.clients));
+    }
+    if !status.findings.is_empty() {
+        out.push('\n');
+        out.push_str(&findings::render(&status.findings));
+    }
+    out
+}
+
+fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {
+    let mut table = Table::new(&["client", "pid", "profile", "protocol", "calls", "in flight", "connected"]);
+    for client in clients {
+        let name = match (client.name.is_empty(), client.version.is_empty()) {
+            (true, _) => "(not initialized)".to_owned(),
+            (false, true) => client.name.clone(),
+            (false, false) => format!("{} {}", client.name, client.version),
+        };
+        let cells = [
+            name,
+            client.pid.to_string(),
+            client.profile.clone(),
+            client.protocol_version.clone(),
+            client.calls.to_string(),
+            client.in_flight.to_string(),
+            text::span(Duration::from_millis(client.connected_ms)),
+        ];
+        table.row(cells.map(|cell| (cell, Tone::Plain)));
+    }
+    table.render(cx.style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monitoring_hears_of_parked_servers_and_of_nothing_that_is_meant() {
+        let server = |name: &str, phase: pb::Phase| pb::ServerStatus {
+            name: name.into(),
+            phase: phase.into(),
+            reason: "exit code 127".into(),
+            ..Default::default()
+        };
+        let mut status = pb::GetStatusResponse {
+            config_state: "ok".into(),
+            servers: vec![
+                server("a", pb::Phase::Ready),
+                server("b", pb::Phase::Stopped),
+                server("c", pb::Phase::Disabled),
+            ],
+            ..Default::default()
+        };
+        assert_eq!(troubles(&status), Vec::<String>::new());
+        status.servers.push(server("d", pb::Phase::Parked));
+        status.config_state = "line 3: not a mapping".into();
+        assert_eq!(
+            troubles(&status),
+            ["configuration: line 3: not a mapping", "server `d` is parked (exit code 127)"]
+        );
+    }
+}

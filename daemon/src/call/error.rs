@@ -1,0 +1,158 @@
+//! Why a call to a known tool has no answer of its server, and the text a model gets for it.
+//!
+//! Pure. Every text says what failed, whether the call may have been executed, and when a retry
+//! makes sense; `_meta` says the same to programs.
+
+use crate::jsonrpc::reply::Reply;
+use crate::jsonrpc::splice::ObjectWriter;
+use crate::server::breaker::Open;
+use crate::server::handle::NotReady;
+use crate::server::slots::SlotError;
+use crate::server::wire::{Delivery, WireError};
+use std::time::Duration;
+
+/// Why a call failed; one variant per step of the road.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The server is no longer configured.
+    #[error("the server was removed from the configuration")]
+    Removed,
+    /// The breaker refuses calls.
+    #[error("cut off after {} failures in a row", .0.failures)]
+    BreakerOpen(Open),
+    /// No slot within the limits.
+    #[error("too many calls at once: {0}")]
+    Slot(SlotError),
+    /// No live connection.
+    #[error("not reachable: {0}")]
+    NotReady(NotReady),
+    /// The connection gave no answer.
+    #[error("{0}")]
+    Wire(WireError),
+}
+
+impl From<Open> for CallError {
+    fn from(open: Open) -> Self {
+        Self::BreakerOpen(open)
+    }
+}
+
+impl From<SlotError> for CallError {
+    fn from(error: SlotError) -> Self {
+        Self::Slot(error)
+    }
+}
+
+impl From<NotReady> for CallError {
+    fn from(error: NotReady) -> Self {
+        Self::NotReady(error)
+    }
+}
+
+impl From<WireError> for CallError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl CallError {
+    /// Stable word for programs, logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::BreakerOpen(_) => "breaker_open",
+            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
+            Self::NotReady(_) => "not_ready",
+            Self::Wire(WireError::Gone { .. }) => "server_gone",
+            Self::Wire(WireError::IdleTimeout { .. }) => "timeout_idle",
+            Self::Wire(WireError::CapTimeout { .. }) => "timeout_cap",
+            Self::Wire(WireError::Malformed) => "malformed_answer",
+        }
+    }
+
+    /// Whether the server may have acted.
+    pub fn delivery(&self) -> Delivery {
+        match self {
+            Self::Removed | Self::BreakerOpen(_) | Self::Slot(_) | Self::NotReady(_) => Delivery::NotWritten,
+            Self::Wire(WireError::QueueFull { .. }) => Delivery::NotWritten,
+            Self::Wire(
+                WireError::Gone { delivery }
+                | WireError::IdleTimeout { delivery, .. }
+                | WireError::CapTimeout { delivery, .. },
+            ) => *delivery,
+            Self::Wire(WireError::Malformed) => Delivery::MaybeWritten,
+        }
+    }
+
+    /// When a retry makes sense, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::BreakerOpen(open) => Some(open.retry_in),
+            Self::NotReady(not_ready) => not_ready.next_step(),
+            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
+            Self::Removed | Self::Wire(_) => None,
+        }
+    }
+
+    /// The text for a model.
+    pub fn text(&self, server: &str) -> String {
+        let executed = match self.delivery() {
+            Delivery::NotWritten => "The call was not executed.",
+            Delivery::MaybeWritten => {
+                "Outcome unknown: the call may or may not have been executed; check before you repeat it."
+            }
+        };
+        match self {
+            Self::Removed => {
+                format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry.")
+            }
+            Self::BreakerOpen(open) => format!(
+                "MCP server '{server}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
+                 Do NOT retry this tool yet - use alternative approaches or ask the user to check the MCP server. {executed}",
+                open.failures,
+                whole_secs(open.retry_in)
+            ),
+            Self::Slot(error) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
+            }
+            Self::NotReady(error) => {
+                let when = match self.retry_after() {
+                    Some(wait) => format!("The next start is in about {} s.", whole_secs(wait)),
+                    None => "Ask the user to look at `hermesctl servers show`.".to_owned(),
+                };
+                format!("MCP server '{server}' is not available: {error}. {executed} {when}")
+            }
+            Self::Wire(error @ WireError::QueueFull { .. }) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry in a moment.")
+            }
+            Self::Wire(error) => format!("Call to MCP server '{server}' failed: {error}. {executed}"),
+        }
+    }
+
+    /// The whole answer.
+    pub fn into_reply(self, server: &str, trace_id: &str) -> Reply {
+        let mut meta = ObjectWriter::default();
+        meta.string("kind", self.kind()).string("server", server);
+        if let Some(wait) = self.retry_after() {
+            meta.member("retry_after_ms", &wait.as_millis().to_string());
+        }
+        let delivery = match self.delivery() {
+            Delivery::NotWritten => "not_written",
+            Delivery::MaybeWritten => "unknown",
+        };
+        meta.string("delivery", delivery).string("trace_id", trace_id);
+        let mut block = ObjectWriter::default();
+        block.string("type", "text").string("text", &self.text(server));
+        let mut result = ObjectWriter::default();
+        result
+            .member("content", &format!("[{}]", block.finish().get()))
+            .member("isError", "true")
+            .member("_meta", meta.finish().get());
+        Reply::Result(result.finish())
+    }
+}
+
+/// Seconds, rounded up, so that a retry after them is never too early; at least 1.
+fn whole_secs(wait: Duration) -> u64 {
+    wait.as_millis().div_ceil(1000).max(1) as u64
+}

@@ -1,1 +1,0 @@
-//! Calls whose server waits for its client.

@@ -1,0 +1,195 @@
+//! Turns what servers list into what clients see.
+//!
+//! Pure: configuration and listings in, catalogue out. Item by item: one bad tool never hides the
+//! others.
+
+use super::exposed;
+use super::filter::{self, Spelling, ToolNames};
+use super::snapshot::{Catalog, Origin, ServerNotes, Tool};
+use crate::config::{Config, ServerConfig};
+use crate::jsonrpc::splice::Members;
+use crate::names::{ExposedName, RawTool, ServerName};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one server offers, as it listed it.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// Its configuration.
+    pub config: Arc<ServerConfig>,
+    /// Its tools: raw name and raw item, in its order.
+    pub tools: Vec<(String, Box<RawValue>)>,
+    /// Items its listing dropped or repaired, as sentences.
+    pub notes: Vec<String>,
+    /// How many it dropped.
+    pub dropped: u32,
+}
+
+/// One tool of the built-in server.
+#[derive(Debug, Clone)]
+pub struct Builtin {
+    /// Its name, exposed as it is.
+    pub name: String,
+    /// Its whole item.
+    pub json: Box<RawValue>,
+    /// Whether it changes nothing.
+    pub read_only: bool,
+}
+
+/// Builds the catalogue. `builtins` is empty where the conversation tools are off.
+pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog {
+    let configured: BTreeSet<ServerName> = config.servers.keys().cloned().collect();
+    let mut tools: Vec<Arc<Tool>> = builtins
+        .iter()
+        .map(|builtin| {
+            Arc::new(Tool {
+                name: ExposedName::new(builtin.name.as_str()),
+                origin: Origin::Conversations { read_only: builtin.read_only },
+                json: builtin.json.clone(),
+            })
+        })
+        .collect();
+    let mut notes = BTreeMap::new();
+    for offer in offers {
+        let (offered, about) = expose(offer, &configured, config.daemon.name_limit);
+        tools.extend(offered);
+        notes.insert(offer.config.name.clone(), about);
+    }
+    Catalog::new(tools, notes, config.daemon.profiles.clone())
+}
+
+fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Vec<Arc<Tool>>, ServerNotes) {
+    let server = &offer.config.name;
+    let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
+    let named = exposed::expose(server, configured, &raw, limit);
+    let mut about =
+        ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
+    let mut usable = Vec::with_capacity(raw.len());
+    for ((name, json), named) in offer.tools.iter().zip(&named) {
+        if let Some(note) = &named.note {
+            about.notes.push(format!("tool `{name}`: {note}"));
+        }
+        match &named.exposed {
+            Some(exposed) => usable.push((name, json, exposed)),
+            None => about.dropped += 1,
+        }
+    }
+    let names: Vec<ToolNames<'_>> = usable
+        .iter()
+        .map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() })
+        .collect();
+    let filtered = filter::apply(&offer.config.tools, &names, Spelling::Raw);
+    about.notes.extend(filtered.warnings.iter().map(ToString::to_string));
+    let mut tools = Vec::with_capacity(usable.len());
+    for ((raw, json, exposed), visible) in usable.into_iter().zip(filtered.visible) {
+        if !visible {
+            about.hidden += 1;
+            continue;
+        }
+        about.visible += 1;
+        tools.push(Arc::new(Tool {
+            name: exposed.clone(),
+            origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
+            json: item(server, raw, json, exposed.as_str()),
+        }));
+    }
+    (tools, about)
+}
+
+/// The item with its exposed name and, where it has none, the description the reference gives.
+fn item(server: &ServerName, raw: &str, json: &RawValue, exposed: &str) -> Box<RawValue> {
+    let renamed = renamed(json, exposed);
+    let described =
+        Members::parse(&renamed).is_ok_and(|m| m.get("description").is_some_and(|d| d.get() != "null"));
+    if described {
+        return renamed;
+    }
+    let description = format!("MCP tool {raw} from {server}");
+    let quoted = serde_json::to_string(&description).expect("text serialises");
+    Members::parse(&renamed).map_or_else(|_| renamed.clone(), |members| members.with("description", &quoted))
+}
+
+/// The item under another name, every other byte as it was.
+pub(super) fn renamed(json: &RawValue, name: &str) -> Box<RawValue> {
+    let quoted = serde_json::to_string(name).expect("text serialises");
+    Members::parse(json).map_or_else(|_| json.to_owned(), |members| members.with("name", &quoted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ProfileConfig, StdioConfig, TransportConfig};
+    use crate::names::ProfileName;
+    use hermes_proto::shim::hello::Only;
+
+    fn offer(server: &str, tools: &[&str], edit: impl FnOnce(&mut ServerConfig)) -> Offer {
+        let stdio = TransportConfig::Stdio(StdioConfig::command("x"));
+        let mut config = ServerConfig::with_transport(ServerName::new(server), stdio);
+        edit(&mut config);
+        let item = |name: &&str| {
+            let json = format!(
+                r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object"}}}}"#
+            );
+            ((*name).to_owned(), RawValue::from_string(json).unwrap())
+        };
+        Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
+    }
+
+    fn names(catalog: &Catalog, profile: &str, only: Only) -> Vec<String> {
+        catalog.view(&ProfileName::new(profile), only).tools().iter().map(|t| t.name.to_string()).collect()
+    }
+
+    fn builtin(name: &str, read_only: bool) -> Builtin {
+        let json = RawValue::from_string(format!(r#"{{"name":"{name}"}}"#)).unwrap();
+        Builtin { name: name.into(), json, read_only }
+    }
+
+    #[test]
+    fn items_keep_every_member_but_their_name() {
+        let catalog = build(&Config::default(), &[offer("fs", &["read-file"], |_| {})], &[]);
+        assert_eq!(
+            catalog.tools()[0].json.get(),
+            r#"{"name":"mcp_fs_read_file","x-vendor":1.0,"description":"d","inputSchema":{"type":"object"}}"#
+        );
+    }
+
+    #[test]
+    fn hidden_tools_cannot_be_found_by_any_name() {
+        let hide = |config: &mut ServerConfig| config.tools.exclude = vec!["b".into()];
+        let catalog = build(&Config::default(), &[offer("s", &["a", "b"], hide)], &[]);
+        let view = catalog.view(&ProfileName::new("default"), Only::All);
+        assert!(view.tool("mcp_s_a").is_some() && view.tool("mcp_s_b").is_none());
+        assert!(view.tool_of("s", "b").is_none());
+        assert_eq!(catalog.notes()[&ServerName::new("s")].hidden, 1);
+    }
+
+    #[test]
+    fn a_profile_narrows_servers_tools_and_conversations() {
+        let mut config = Config::default();
+        let profile = ProfileConfig {
+            servers: Some(vec!["s".into()]),
+            raw_names: true,
+            conversations: crate::config::ProfileConversations::Read,
+            ..ProfileConfig::default()
+        };
+        config.daemon.profiles.insert(ProfileName::new("p"), profile);
+        let offers = [offer("s", &["a"], |_| {}), offer("t", &["a"], |_| {})];
+        let catalog =
+            build(&config, &offers, &[builtin("messages_read", true), builtin("messages_send", false)]);
+        assert_eq!(names(&catalog, "p", Only::All), ["a", "messages_read"]);
+        assert_eq!(names(&catalog, "default", Only::Servers), ["mcp_s_a", "mcp_t_a"]);
+        assert_eq!(names(&catalog, "default", Only::Conversations), ["messages_read", "messages_send"]);
+        assert_eq!(names(&catalog, "unknown", Only::All), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_same_offers_in_another_order_are_the_same_bytes() {
+        let (a, b) = (offer("s", &["x", "y"], |_| {}), offer("t", &["z"], |_| {}));
+        let one = build(&Config::default(), &[a.clone(), b.clone()], &[]);
+        let two = build(&Config::default(), &[b, a], &[]);
+        let view =
+            |catalog: &Catalog| catalog.view(&ProfileName::new("default"), Only::All).digest().to_owned();
+        assert_eq!(view(&one), view(&two));
+    }
+}

@@ -1,1 +1,0 @@
-//! Pure: repairs of input schemas that model APIs need.

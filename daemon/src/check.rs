@@ -1,0 +1,80 @@
+//! `hermesd config check`: the findings of a configuration, without a daemon.
+//!
+//! One of two places that print (the other is the last word of a failed start). Exit code 0: no
+//! errors, 1: errors.
+
+use crate::config::{self, Finding, Severity, Sources};
+use crate::redact::Redactor;
+use hermes_proto::endpoint::Home;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    file: String,
+    ok: bool,
+    servers: Vec<&'a str>,
+    findings: Vec<Entry<'a>>,
+}
+
+#[derive(serde::Serialize)]
+struct Entry<'a> {
+    severity: &'static str,
+    server: Option<&'a str>,
+    file: Option<String>,
+    line: u32,
+    key: &'a str,
+    message: String,
+    hint: String,
+}
+
+/// Reads the configuration of `home` and prints what is to be known about it.
+pub fn run(home: &Home, json: bool) -> ExitCode {
+    let env: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let user_home = env.get("HOME").map(std::path::PathBuf::from);
+    let loaded = config::load(&Sources { home: home.path(), env: &env, user_home: user_home.as_deref() });
+    let config = loaded.config;
+    let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
+    let masked = |finding: &Finding| Finding {
+        message: redactor.redact(&finding.message).into_owned(),
+        hint: redactor.redact(&finding.hint).into_owned(),
+        ..finding.clone()
+    };
+    let findings: Vec<Finding> = config.findings.iter().map(masked).collect();
+    let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+    let text = if json {
+        let report = Report {
+            file: config.file.display().to_string(),
+            ok,
+            servers: config.servers.keys().map(crate::names::ServerName::as_str).collect(),
+            findings: findings.iter().map(entry).collect(),
+        };
+        serde_json::to_string_pretty(&report).expect("text and numbers serialise") + "\n"
+    } else {
+        let last = if ok { "no errors" } else { "errors found" };
+        let (findings, file) = (config::render_findings(&findings), config.file.display());
+        format!("{findings}{file}: {} servers, {last}\n", config.servers.len())
+    };
+    // A closed pipe loses the text, not the exit code.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn entry(finding: &Finding) -> Entry<'_> {
+    Entry {
+        severity: match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "info",
+        },
+        server: finding.server.as_ref().map(crate::names::ServerName::as_str),
+        file: finding.file.as_ref().map(|path| path.display().to_string()),
+        line: finding.line,
+        key: &finding.key,
+        message: finding.message.clone(),
+        hint: finding.hint.clone(),
+    }
+}

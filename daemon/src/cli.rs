@@ -1,0 +1,49 @@
+//! hermesd's few options. People administer it with hermesctl; service managers start it with these.
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The daemon that owns every MCP server on this machine. Administered with `hermesctl`.
+#[derive(Debug, Parser)]
+#[command(name = "hermesd", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Home shared with Hermes Agent [default: $HERMES_HOME, else ~/.hermes].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub home: Option<PathBuf>,
+    /// End after so long without a client, e.g. 30m. Servers marked eager count for nothing.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub idle_exit: Option<Duration>,
+    /// What to do; without a command: run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Commands of hermesd.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run in the foreground (the default). SIGTERM or SIGINT end it in order, SIGHUP reloads.
+    Run,
+    /// Look at the configuration without a daemon.
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+/// Commands of `hermesd config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check config.yaml and .env; exit code 1 when there are errors.
+    Check {
+        /// Print one JSON object in place of text.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    crate::config::values::duration(text)
+        .map_err(|_| format!("`{text}` is no duration; write e.g. 90s, 30m or 1h30m"))
+}

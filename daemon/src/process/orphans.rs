@@ -1,0 +1,94 @@
+//! Who is waited for below this daemon, and who is only reaped.
+//!
+//! Owner: the daemon process, one set of numbers for all of it. Promise: a guard is reaped by its
+//! [`GuardPid`] alone, everything else that lost its parent by [`reap_orphans`], and no number is
+//! free for reuse while somebody still means the old process by it. May not touch: direct children
+//! of other code, which share the daemon's session.
+
+use super::table;
+use rustix::process::{WaitOptions, waitpid};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Makes this process the new parent of everything that loses its parent below it, so that a
+/// killed guard's children can be found. Does nothing on macOS, which has no such thing.
+///
+/// # Errors
+/// The system's, on kernels older than 3.4.
+pub fn become_subreaper() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+/// Guards whose end somebody waits for; everything else that ends below us is an orphan.
+static GUARDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Held while a guard is being started: its number is not known yet and nobody may reap it. Apart
+/// from the set itself, which tasks touch and which therefore is never held for long.
+static SPAWNING: Mutex<()> = Mutex::new(());
+
+fn guards() -> MutexGuard<'static, BTreeSet<u32>> {
+    // A set of numbers is valid whatever panicked while it was held.
+    GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A started guard that is not reaped yet. Dropped without [`GuardPid::reap`], it becomes an
+/// orphan that [`reap_orphans`] takes.
+#[derive(Debug)]
+pub struct GuardPid(u32);
+
+impl GuardPid {
+    /// Its process id; valid as long as this value lives, because nobody else reaps it.
+    pub fn get(&self) -> u32 {
+        self.0
+    }
+
+    /// Waits for the guard's end, which must be near, and reaps it. Blocks.
+    pub fn reap(self) {
+        if let Some(pid) = table::as_pid(self.0) {
+            let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
+        }
+    }
+}
+
+impl Drop for GuardPid {
+    fn drop(&mut self) {
+        guards().remove(&self.0);
+    }
+}
+
+/// Runs `spawn` and knows its guard before anybody can reap it, also when it dies at once.
+///
+/// # Errors
+/// Those of `spawn`.
+pub(crate) fn adopt(spawn: impl FnOnce() -> io::Result<u32>) -> io::Result<GuardPid> {
+    let _no_reaping = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = spawn()?;
+    guards().insert(pid);
+    Ok(GuardPid(pid))
+}
+
+/// Reaps everything that ended below this process and is neither a guard that somebody waits for
+/// nor a direct child in this process's own session (those are awaited by whoever started them).
+///
+/// To be called when SIGCHLD arrives and now and then (it does nothing while a guard is being
+/// started); never waits. Returns how many were reaped.
+pub fn reap_orphans() -> usize {
+    let _no_spawning = match SPAWNING.try_lock() {
+        Ok(held) => held,
+        Err(TryLockError::Poisoned(held)) => held.into_inner(),
+        Err(TryLockError::WouldBlock) => return 0,
+    };
+    let known = guards().clone();
+    let own_session =
+        rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned());
+    let orphans = table::children(table::own_pid())
+        .into_iter()
+        .filter(|child| child.zombie && child.sid != own_session && !known.contains(&child.pid));
+    orphans
+        .filter_map(|child| table::as_pid(child.pid))
+        .filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))))
+        .count()
+}

@@ -1,0 +1,75 @@
+//! The border between a supervisor and what runs a server.
+//!
+//! Two traits, so that supervision is the same for every kind of server and can be tested without
+//! processes. `spawn` implements them for child processes. May not touch: phases, listings.
+
+use super::lifecycle::Failure;
+use super::status::{Exit, Reporter};
+use crate::config::ServerConfig;
+use crate::names::{Generation, ServerName};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::unix::pipe;
+
+/// A started server. Whoever holds it owns the process until [`Process::stop`] proved its end.
+pub struct Launched {
+    /// The server's own process.
+    pub pid: Option<u32>,
+    /// The process that guards it.
+    pub guard_pid: Option<u32>,
+    /// What the server reads.
+    pub stdin: pipe::Sender,
+    /// What the server writes.
+    pub stdout: pipe::Receiver,
+    /// Its life.
+    pub process: Box<dyn Process>,
+}
+
+/// Processes that outlived KILL within the budget (uninterruptible sleep).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} processes cannot be ended: {pids:?}", pids.len())]
+pub struct Survivors {
+    /// Their pids.
+    pub pids: Vec<u32>,
+}
+
+/// The life of one server process and everything below it.
+pub trait Process: Send {
+    /// Returns when the server itself has ended.
+    /// # Cancel safety
+    /// Cancel safe; returns at once when asked again after the end.
+    fn exited(&mut self) -> BoxFuture<'_, Exit>;
+
+    /// Ends whatever is left of the server within `budget` and proves that nothing is. Its stdin
+    /// must be closed before. May be asked again after an error.
+    /// # Errors
+    /// [`Survivors`].
+    /// # Cancel safety
+    /// Not cancel safe: only the supervisor awaits it.
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, Result<(), Survivors>>;
+}
+
+/// A checked and resolved server, ready to be started once. Dropping it starts nothing; the future
+/// it makes must be awaited to its end, because a process may exist from its first poll on.
+pub type Ignition = Box<dyn FnOnce(Generation) -> BoxFuture<'static, Result<Launched, Failure>> + Send>;
+
+/// What runs servers.
+pub trait Launcher: Send + Sync {
+    /// Finds the command and decides whether it may be run; every finding goes into `report`.
+    /// # Errors
+    /// A permanent [`Failure`] for what a retry cannot mend.
+    /// # Cancel safety
+    /// Cancel safe.
+    fn prepare(
+        &self,
+        config: Arc<ServerConfig>,
+        report: Reporter,
+    ) -> BoxFuture<'static, Result<Ignition, Failure>>;
+
+    /// The last lines that the server wrote on stderr, control characters escaped, unredacted.
+    fn stderr_tail(&self, server: &ServerName) -> Vec<String>;
+
+    /// Writes a line of the daemon's own into the server's log.
+    fn note(&self, server: &ServerName, line: &str);
+}

@@ -1,0 +1,139 @@
+//! The steps of one start, in order: prepare, wait for a start slot, launch, introduce.
+//!
+//! Each step is a future that the supervisor drives; only [`launch`] must not be dropped, because
+//! a process may exist from its first poll on. Time spent waiting for a start slot is not charged
+//! to the server. `diagnose` runs the same steps.
+
+use super::handshake::{self, Agreed, HandshakeError};
+use super::launch::{Ignition, Launched, Launcher};
+use super::lifecycle::Failure;
+use super::listing::{ListKind, Part, has_capability};
+use super::pages::{self, ListError};
+use super::places::{Place, Places};
+use super::status::Reporter;
+use super::wire::{WireError, WireHandle};
+use crate::config::ServerConfig;
+use crate::names::Generation;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Ready to be launched, with a place among the starts that may run at once.
+pub(crate) struct Prepared {
+    pub(crate) ignition: Ignition,
+    pub(crate) place: Place,
+}
+
+/// What the server said about itself, and its tools.
+pub(crate) struct Introduced {
+    pub(crate) agreed: Agreed,
+    /// `None`: it has no tools.
+    pub(crate) tools: Option<Part>,
+}
+
+/// Why an introduction failed.
+pub(crate) enum IntroduceError {
+    /// The connection ended; the exit of the process says more.
+    Gone(Failure),
+    /// The server lives but cannot be used.
+    Failed(Failure),
+}
+
+/// Resolves, checks, and waits for a place. Cancel safe.
+pub(crate) async fn prepare(
+    launcher: Arc<dyn Launcher>,
+    config: Arc<ServerConfig>,
+    places: Places,
+    report: Reporter,
+) -> Result<Prepared, Failure> {
+    let ignition = launcher.prepare(config, report.clone()).await?;
+    let asked = Instant::now();
+    let place = places.take().await;
+    report.done("start slot", asked.elapsed(), "");
+    Ok(Prepared { ignition, place })
+}
+
+/// Starts the process. Not cancel safe.
+pub(crate) async fn launch(
+    ignition: Ignition,
+    generation: Generation,
+    report: Reporter,
+) -> Result<Launched, Failure> {
+    let started = Instant::now();
+    let launched = ignition(generation).await;
+    match &launched {
+        Ok(launched) => {
+            let pid = launched.pid.map(|pid| format!("pid {pid}")).unwrap_or_default();
+            report.done("spawn", started.elapsed(), pid);
+        }
+        Err(failure) => report.failed("spawn", started.elapsed(), failure.to_string()),
+    }
+    launched
+}
+
+/// Handshake and tools, within `budget`.
+pub(crate) async fn introduce(
+    wire: WireHandle,
+    config: Arc<ServerConfig>,
+    budget: Duration,
+    report: Reporter,
+) -> Result<Introduced, IntroduceError> {
+    let started = Instant::now();
+    let agreed = match handshake::initialize(&wire, &config.protocol, budget).await {
+        Ok(agreed) => agreed,
+        Err(error) => {
+            let error = handshake_failed(&wire, error);
+            report.failed("initialize", started.elapsed(), error.text());
+            return Err(error);
+        }
+    };
+    report.done("initialize", started.elapsed(), describe(&agreed));
+    if !has_capability(&agreed.capabilities, ListKind::Tools.capability()) {
+        return Ok(Introduced { agreed, tools: None });
+    }
+    let asked = Instant::now();
+    match pages::fetch(&wire, ListKind::Tools, started + budget).await {
+        Ok(tools) => {
+            let dropped = tools.notes().iter().filter(|note| note.problem.drops_item()).count();
+            report.done("tools/list", asked.elapsed(), format!("{} tools, {dropped} dropped", tools.len()));
+            Ok(Introduced { agreed, tools: Some(tools) })
+        }
+        Err(error) => {
+            report.failed("tools/list", asked.elapsed(), error.to_string());
+            let failure = Failure::transient(error.to_string());
+            Err(match error {
+                ListError::Wire { source: WireError::Gone { .. }, .. } => IntroduceError::Gone(failure),
+                ListError::Wire { .. } | ListError::Refused { .. } | ListError::OutOfTime { .. } => {
+                    IntroduceError::Failed(failure)
+                }
+            })
+        }
+    }
+}
+
+impl IntroduceError {
+    fn text(&self) -> String {
+        match self {
+            Self::Gone(failure) | Self::Failed(failure) => failure.to_string(),
+        }
+    }
+}
+
+fn handshake_failed(wire: &WireHandle, error: HandshakeError) -> IntroduceError {
+    let mut text = error.to_string();
+    // A server that talks but not MCP is the commonest reason; say so in the same sentence.
+    let noise = wire.stats().noise.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(noise) = noise {
+        text = format!("{text}; {}", noise.kind.advice());
+    }
+    let failure = if error.is_permanent() { Failure::permanent(text) } else { Failure::transient(text) };
+    match error {
+        HandshakeError::Wire(WireError::Gone { .. }) => IntroduceError::Gone(failure),
+        _ => IntroduceError::Failed(failure),
+    }
+}
+
+fn describe(agreed: &Agreed) -> String {
+    let name = if agreed.name.is_empty() { "unnamed" } else { &agreed.name };
+    format!("{name} {}, protocol {}", agreed.version, agreed.revision)
+}

@@ -1,1 +1,0 @@
-//! One generation's live connection: pending calls, ids, progress, cancellation.

@@ -1,0 +1,366 @@
+//! One generation's live connection to an MCP server: what the rest of the daemon may ask of it.
+//!
+//! Owner: the task in [`task`], one per generation; plain maps, no lock. Nothing here restarts
+//! anything. Promise: each accepted request gets exactly one outcome; when the task ends, all
+//! pending requests fail with [`WireError::Gone`] before it returns; output of this generation can
+//! complete no request of another. May touch: the pipes it was given. May not touch: processes,
+//! config, the catalogue.
+
+pub mod inbound;
+
+pub mod pending;
+pub mod task;
+#[cfg(test)]
+mod tests;
+
+use crate::names::Generation;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+/// Progress messages a caller may be behind before further ones are dropped.
+const PROGRESS_BACKLOG: usize = 64;
+
+/// One request to a server.
+#[derive(Debug)]
+pub struct Request {
+    /// MCP method.
+    pub method: Cow<'static, str>,
+    /// Its parameters; an object. The wire adds its own `_meta.progressToken`.
+    pub params: Option<Box<RawValue>>,
+    /// Longest silence before the answer; progress starts it again.
+    pub idle: Duration,
+    /// Longest wait whatever progress says.
+    pub cap: Duration,
+    /// Whether the caller reads progress.
+    pub progress: Progress,
+}
+
+/// Whether a caller reads progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Progress is yielded by [`InFlight::next`].
+    Wanted,
+    /// Progress only extends the idle limit.
+    Unwanted,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// The `result` member, raw.
+    Result(Box<RawValue>),
+    /// The `error` member, raw, with a usable code and message.
+    Error(Box<RawValue>),
+}
+
+/// Whether the server may have acted on a request. Decides if a repeat is safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// No byte of it reached the pipe.
+    NotWritten,
+    /// Some or all of it did.
+    MaybeWritten,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The server ended, or its connection did.
+    #[error("the server ended during the request")]
+    Gone {
+        /// Whether it may have acted.
+        delivery: Delivery,
+    },
+    /// Nothing was heard for longer than the idle limit.
+    #[error("no answer and no progress for {limit:?} (waited {elapsed:?} in all)")]
+    IdleTimeout {
+        /// The limit that fired.
+        limit: Duration,
+        /// Since the request was accepted.
+        elapsed: Duration,
+        /// Whether it may have acted.
+        delivery: Delivery,
+    },
+    /// The absolute limit was reached although the server reported progress.
+    #[error("no answer within the absolute limit of {limit:?} (waited {elapsed:?})")]
+    CapTimeout {
+        /// The limit that fired.
+        limit: Duration,
+        /// Since the request was accepted.
+        elapsed: Duration,
+        /// Whether it may have acted.
+        delivery: Delivery,
+    },
+    /// The server does not read fast enough; nothing was written.
+    #[error("{waiting} requests already wait to be written to the server, limit {limit}")]
+    QueueFull {
+        /// Requests or bytes waiting.
+        waiting: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The answer had neither a result nor an error.
+    #[error("the server's answer has neither a result nor an error")]
+    Malformed,
+}
+
+/// Something a server said on its own.
+#[derive(Debug)]
+pub enum Fact {
+    /// `notifications/tools/list_changed`.
+    ToolsChanged,
+    /// `notifications/resources/list_changed`.
+    ResourcesChanged,
+    /// `notifications/prompts/list_changed`.
+    PromptsChanged,
+    /// `notifications/resources/updated`: its params.
+    ResourceUpdated(Box<RawValue>),
+    /// `notifications/message`: its params.
+    Log(Box<RawValue>),
+    /// A request that only a client could answer was declined: its method.
+    Declined(Box<str>),
+}
+
+/// Counters of one generation, readable while it runs.
+#[derive(Debug, Default)]
+pub struct WireStats {
+    /// Lines on stdout that were no JSON-RPC.
+    pub noise_lines: AtomicU64,
+    /// Lines over the limit.
+    pub oversized_lines: AtomicU64,
+    /// Answers to no open request, second answers, progress for no open call.
+    pub stray_messages: AtomicU64,
+    /// Facts dropped because the supervisor was behind.
+    pub dropped_facts: AtomicU64,
+    /// Requests without an outcome yet.
+    pub in_flight: AtomicU32,
+    /// Kind and sample of the last noise.
+    pub noise: Mutex<Option<inbound::Noise>>,
+    last_heard: Mutex<Option<Instant>>,
+}
+
+impl WireStats {
+    /// When the server last sent a JSON-RPC message.
+    pub fn last_heard(&self) -> Option<Instant> {
+        *self.last_heard.lock().expect("nothing panics while holding it")
+    }
+
+    fn heard(&self, now: Instant) {
+        *self.last_heard.lock().expect("nothing panics while holding it") = Some(now);
+    }
+}
+
+/// Bounds of one connection.
+#[derive(Debug, Clone)]
+pub struct WireLimits {
+    /// Longest line in bytes. Default 32 MiB.
+    pub max_line: usize,
+    /// Orders that may wait for the task. Default 256.
+    pub orders: usize,
+    /// Bytes that may wait for the server to read. Default 64 MiB.
+    pub out_bytes: usize,
+    /// The value of the instance's `roots/list` answer, a JSON array. Default `[]`.
+    pub roots: Arc<str>,
+}
+
+impl Default for WireLimits {
+    fn default() -> Self {
+        Self {
+            max_line: hermes_proto::shim::framing::DEFAULT_MAX_LINE,
+            orders: 256,
+            out_bytes: 64 * 1024 * 1024,
+            roots: Arc::from("[]"),
+        }
+    }
+}
+
+/// Why a generation's connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndReason {
+    /// stdout was closed by the server and all that could hold it.
+    Eof,
+    /// Reading or writing failed.
+    Io(String),
+    /// The supervisor said so.
+    Stopped,
+}
+
+enum Order {
+    Request {
+        request: Request,
+        done: oneshot::Sender<Result<Answer, WireError>>,
+        events: Option<mpsc::Sender<Box<RawValue>>>,
+    },
+    Notify {
+        method: &'static str,
+        params: Option<Box<RawValue>>,
+    },
+    Cancel {
+        reason: String,
+    },
+}
+
+/// What the daemon holds to talk to one generation.
+#[derive(Debug, Clone)]
+pub struct WireHandle {
+    orders: mpsc::Sender<Order>,
+    gone: Arc<Notify>,
+    stats: Arc<WireStats>,
+    generation: Generation,
+    queue_limit: usize,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Request { .. } => "Request",
+            Self::Notify { .. } => "Notify",
+            Self::Cancel { .. } => "Cancel",
+        })
+    }
+}
+
+impl WireHandle {
+    /// Hands one request to the server.
+    ///
+    /// # Errors
+    /// [`WireError::QueueFull`] and [`WireError::Gone`] with [`Delivery::NotWritten`]: nothing was sent.
+    pub fn request(&self, request: Request) -> Result<InFlight, WireError> {
+        let (done, outcome) = oneshot::channel();
+        let (events, progress) = match request.progress {
+            Progress::Wanted => {
+                let (events, progress) = mpsc::channel(PROGRESS_BACKLOG);
+                (Some(events), Some(progress))
+            }
+            Progress::Unwanted => (None, None),
+        };
+        self.send(Order::Request { request, done, events })?;
+        let (orders, gone) = (self.orders.clone(), self.gone.clone());
+        Ok(InFlight { outcome, progress, held: None, orders, gone, finished: false })
+    }
+
+    /// Sends one notification.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn notify(&self, method: &'static str, params: Option<Box<RawValue>>) -> Result<(), WireError> {
+        self.send(Order::Notify { method, params })
+    }
+
+    fn send(&self, order: Order) -> Result<(), WireError> {
+        self.orders.try_send(order).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                WireError::QueueFull { waiting: self.queue_limit, limit: self.queue_limit }
+            }
+            mpsc::error::TrySendError::Closed(_) => WireError::Gone { delivery: Delivery::NotWritten },
+        })
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.orders.is_closed()
+    }
+
+    /// Returns once the connection has ended.
+    pub async fn closed(&self) {
+        self.orders.closed().await;
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Arc<WireStats> {
+        &self.stats
+    }
+
+    /// Which spawn this talks to.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+/// What happens to a request.
+#[derive(Debug)]
+pub enum CallEvent {
+    /// `params` of a `notifications/progress` with a value higher than before.
+    Progress(Box<RawValue>),
+    /// The outcome; nothing follows.
+    Done(Result<Answer, WireError>),
+}
+
+/// One request under way. Dropping it cancels the request at the server.
+#[derive(Debug)]
+pub struct InFlight {
+    outcome: oneshot::Receiver<Result<Answer, WireError>>,
+    progress: Option<mpsc::Receiver<Box<RawValue>>>,
+    held: Option<Result<Answer, WireError>>,
+    orders: mpsc::Sender<Order>,
+    gone: Arc<Notify>,
+    finished: bool,
+}
+
+impl InFlight {
+    /// The next thing that happened; all progress before the outcome.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost. After [`CallEvent::Done`] it must not be called again.
+    pub async fn next(&mut self) -> CallEvent {
+        if self.held.is_none() {
+            let outcome = match &mut self.progress {
+                None => (&mut self.outcome).await,
+                Some(progress) => tokio::select! {
+                    biased;
+                    Some(progress) = progress.recv() => return CallEvent::Progress(progress),
+                    outcome = &mut self.outcome => outcome,
+                },
+            };
+            self.held = Some(outcome.unwrap_or(Err(WireError::Gone { delivery: Delivery::MaybeWritten })));
+        }
+        // The wire queues progress before the outcome, and clients must see that order.
+        if let Some(progress) = self.progress.as_mut().and_then(|progress| progress.try_recv().ok()) {
+            return CallEvent::Progress(progress);
+        }
+        self.finished = true;
+        CallEvent::Done(self.held.take().expect("set above"))
+    }
+
+    /// The outcome, progress left aside.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
+    pub async fn done(mut self) -> Result<Answer, WireError> {
+        loop {
+            if let CallEvent::Done(outcome) = self.next().await {
+                return outcome;
+            }
+        }
+    }
+
+    /// Cancels the request at the server with a reason (MCP 2025-11-25, Cancellation). A late
+    /// answer is dropped.
+    pub fn cancel(mut self, reason: &str) {
+        self.outcome.close();
+        // A full queue is no loss: the drop below makes the wire look, only the reason is generic then.
+        let _ = self.orders.try_send(Order::Cancel { reason: reason.to_owned() });
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.outcome.close();
+            // Only a wake-up: the wire finds the closed receiver itself and sends the cancellation.
+            self.gone.notify_one();
+        }
+    }
+}
+
+impl WireStats {
+    fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}

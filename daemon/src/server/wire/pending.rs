@@ -1,0 +1,281 @@
+//! The requests of one generation that have no outcome yet, and their deadlines.
+//!
+//! Pure: `now` is a parameter. Ids are never reused within a generation
+//! (MCP 2025-11-25, Requests).
+
+use super::{Answer, Delivery, WireError};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// A timer that fires this much late means that the process was stopped or the machine slept.
+const SUSPENDED: Duration = Duration::from_secs(5);
+
+/// One open request.
+#[derive(Debug)]
+pub struct Entry {
+    done: oneshot::Sender<Result<Answer, WireError>>,
+    events: Option<mpsc::Sender<Box<RawValue>>>,
+    accepted: Instant,
+    idle: Duration,
+    cap: Duration,
+    idle_at: Instant,
+    cap_at: Instant,
+    last_progress: f64,
+    cancellable: bool,
+}
+
+/// A request that is over without an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Its caller is gone.
+    Abandoned,
+    /// Its idle limit fired.
+    Idle,
+    /// Its absolute limit fired.
+    Cap,
+}
+
+/// All open requests of one generation.
+#[derive(Debug)]
+pub struct Pending {
+    entries: HashMap<u64, Entry>,
+    next_id: u64,
+    /// No deadline is before this; `None`: nothing to wait for.
+    check_at: Option<Instant>,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), next_id: 1, check_at: None }
+    }
+}
+
+/// What a new entry needs.
+#[derive(Debug)]
+pub struct NewEntry {
+    /// Where the outcome goes.
+    pub done: oneshot::Sender<Result<Answer, WireError>>,
+    /// Where progress goes, if it is wanted.
+    pub events: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Idle limit.
+    pub idle: Duration,
+    /// Absolute limit.
+    pub cap: Duration,
+    /// `initialize` must not be cancelled (MCP 2025-11-25, Cancellation).
+    pub cancellable: bool,
+}
+
+impl Pending {
+    /// Accepts a request and gives it an id, which is its progress token too.
+    pub fn insert(&mut self, new: NewEntry, now: Instant) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let entry = Entry {
+            done: new.done,
+            events: new.events,
+            accepted: now,
+            idle: new.idle,
+            cap: new.cap,
+            idle_at: now + new.idle,
+            cap_at: now + new.cap,
+            last_progress: f64::NEG_INFINITY,
+            cancellable: new.cancellable,
+        };
+        let due = entry.idle_at.min(entry.cap_at);
+        self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
+        self.entries.insert(id, entry);
+        id
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The only open request, if there is exactly one.
+    pub fn only(&self) -> Option<u64> {
+        if self.entries.len() == 1 { self.entries.keys().next().copied() } else { None }
+    }
+
+    /// Gives request `id` its outcome. `false`: it is not open, so this answer is a stray.
+    pub fn finish(&mut self, id: u64, outcome: Result<Answer, WireError>) -> bool {
+        let Some(entry) = self.entries.remove(&id) else {
+            return false;
+        };
+        // The caller may have gone a moment ago; then the answer is dropped as a late one.
+        let _ = entry.done.send(outcome);
+        true
+    }
+
+    /// Progress for request `id`: starts its idle limit again and passes `params` on if `value` is
+    /// higher than before (MCP 2025-11-25, Progress: the value must increase). `false`: not open.
+    pub fn progress(&mut self, id: u64, value: f64, params: &RawValue, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return false;
+        };
+        entry.idle_at = now + entry.idle;
+        if value > entry.last_progress {
+            entry.last_progress = value;
+            if let Some(events) = &entry.events {
+                // Full: the caller is behind; the next value says more than this one.
+                let _ = events.try_send(params.to_owned());
+            }
+        }
+        true
+    }
+
+    /// When [`expire`](Self::expire) must be called next.
+    pub fn check_at(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// Requests that are over at `now`, with whether they may be cancelled at the server.
+    ///
+    /// When this comes much later than it was due, the process was stopped: every deadline moves
+    /// by the gap, so that servers which slept too are not blamed.
+    pub fn expire(&mut self, now: Instant) -> Vec<(u64, Over)> {
+        let due = self.check_at.unwrap_or(now);
+        let gap = now.saturating_duration_since(due);
+        if gap > SUSPENDED {
+            for entry in self.entries.values_mut() {
+                // The grace lets answers that wait in the pipe be read first.
+                entry.idle_at += gap + SUSPENDED;
+                entry.cap_at += gap + SUSPENDED;
+            }
+        }
+        let over = self.entries.iter().filter_map(|(id, entry)| {
+            if entry.done.is_closed() {
+                Some((*id, Over::Abandoned))
+            } else if entry.cap_at <= now {
+                Some((*id, Over::Cap))
+            } else if entry.idle_at <= now {
+                Some((*id, Over::Idle))
+            } else {
+                None
+            }
+        });
+        let over: Vec<_> = over.collect();
+        let ids: std::collections::HashSet<u64> = over.iter().map(|(id, _)| *id).collect();
+        let left = self.entries.iter().filter(|(id, _)| !ids.contains(id));
+        self.check_at = left.map(|(_, entry)| entry.idle_at.min(entry.cap_at)).min();
+        over
+    }
+
+    /// Requests whose caller is gone.
+    pub fn abandoned(&self) -> Vec<u64> {
+        self.entries.iter().filter(|(_, entry)| entry.done.is_closed()).map(|(id, _)| *id).collect()
+    }
+
+    /// Ends request `id` with the limit that fired. Returns whether it may be cancelled upstream.
+    pub fn end(&mut self, id: u64, over: &Over, delivery: Delivery, now: Instant) -> bool {
+        let Some(entry) = self.entries.remove(&id) else {
+            return false;
+        };
+        let elapsed = now.saturating_duration_since(entry.accepted);
+        let error = match over {
+            Over::Abandoned => None,
+            Over::Idle => Some(WireError::IdleTimeout { limit: entry.idle, elapsed, delivery }),
+            Over::Cap => Some(WireError::CapTimeout { limit: entry.cap, elapsed, delivery }),
+        };
+        if let Some(error) = error {
+            let _ = entry.done.send(Err(error));
+        }
+        entry.cancellable
+    }
+
+    /// Fails everything; `unwritten` says of an id whether no byte of it has left.
+    pub fn fail_all(&mut self, unwritten: impl Fn(u64) -> bool) {
+        for (id, entry) in self.entries.drain() {
+            let delivery = if unwritten(id) { Delivery::NotWritten } else { Delivery::MaybeWritten };
+            let _ = entry.done.send(Err(WireError::Gone { delivery }));
+        }
+        self.check_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(idle: u64, cap: u64) -> (NewEntry, oneshot::Receiver<Result<Answer, WireError>>) {
+        let (done, outcome) = oneshot::channel();
+        let secs = Duration::from_secs;
+        (NewEntry { done, events: None, idle: secs(idle), cap: secs(cap), cancellable: true }, outcome)
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_the_idle_limit_but_never_the_cap() {
+        let mut pending = Pending::default();
+        let (new, _outcome) = entry(10, 25);
+        let start = Instant::now();
+        let id = pending.insert(new, start);
+        let at = |secs| start + Duration::from_secs(secs);
+        assert_eq!(pending.check_at(), Some(at(10)));
+        assert!(pending.progress(id, 1.0, &raw("{}"), at(9)));
+        assert_eq!(pending.expire(at(10)), []);
+        assert_eq!(pending.check_at(), Some(at(19)));
+        assert!(pending.progress(id, 2.0, &raw("{}"), at(18)));
+        assert_eq!(pending.expire(at(19)), []);
+        assert_eq!(pending.expire(at(25)), [(id, Over::Cap)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_names_the_limit_that_fired_and_the_time_that_passed() {
+        let mut pending = Pending::default();
+        let (new, mut outcome) = entry(10, 100);
+        let start = Instant::now();
+        let id = pending.insert(new, start);
+        let now = start + Duration::from_secs(10);
+        let over = pending.expire(now);
+        assert_eq!(over, [(id, Over::Idle)]);
+        assert!(pending.end(id, &over[0].1, Delivery::MaybeWritten, now));
+        let secs = Duration::from_secs(10);
+        assert_eq!(
+            outcome.try_recv().unwrap().unwrap_err(),
+            WireError::IdleTimeout { limit: secs, elapsed: secs, delivery: Delivery::MaybeWritten }
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deadlines_move_by_the_time_the_process_was_stopped() {
+        let mut pending = Pending::default();
+        let (new, _outcome) = entry(10, 100);
+        let start = Instant::now();
+        pending.insert(new, start);
+        assert_eq!(pending.expire(start + Duration::from_secs(70)), []);
+        assert_eq!(pending.check_at(), Some(start + Duration::from_secs(75)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_rising_progress_is_passed_on() {
+        let mut pending = Pending::default();
+        let (mut new, _outcome) = entry(10, 100);
+        let (events, mut seen) = mpsc::channel(8);
+        new.events = Some(events);
+        let now = Instant::now();
+        let id = pending.insert(new, now);
+        for value in [0.0, 1.0, 1.0, 0.5, 2.0] {
+            assert!(pending.progress(id, value, &raw(&value.to_string()), now));
+        }
+        let mut passed = Vec::new();
+        while let Ok(params) = seen.try_recv() {
+            passed.push(params.get().to_owned());
+        }
+        assert_eq!(passed, ["0", "1", "2"]);
+        assert!(pending.finish(id, Ok(Answer::Result(raw("{}")))));
+        assert!(!pending.finish(id, Ok(Answer::Result(raw("{}")))), "a second answer is a stray");
+        assert!(!pending.progress(id, 9.0, &raw("{}"), now), "progress after the answer is a stray");
+    }
+}

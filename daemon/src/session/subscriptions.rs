@@ -1,1 +1,0 @@
-//! What one client subscribed to.

@@ -1,0 +1,32 @@
+//! Promises of hermesd to its user, one module each, against the real binaries.
+//!
+//! A test builds a [`World`](hermes_tests::World), acts, and looks at the outside: /proc, files, pipes.
+
+#![cfg(target_os = "linux")] // the census reads /proc
+#![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
+
+mod admin;
+mod boundaries;
+mod child;
+mod config;
+mod conversations;
+mod crowd;
+mod death;
+mod fake_server;
+mod framing;
+mod hostile;
+mod leftovers;
+mod listing;
+mod progress;
+mod relay;
+mod schema;
+mod shim;
+mod single;
+mod soak;
+
+use hermes_tests::World;
+
+/// A new world with the binaries of this build.
+fn world() -> World {
+    World::new(hermes_tests::bins!())
+}
