@@ -71,9 +71,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
     match cli.command {
-        Some(Command::Config { command: ConfigCommand::Check { json } }) => {
-            Ok(crate::check::run(&home, json))
-        }
+        Some(Command::Config { command: ConfigCommand::Check { json } }) => Ok(crate::check::run(&home, json)),
         Some(Command::Run) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;
@@ -89,6 +87,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut signals = signals::listen().context("signal handlers")?;
     let claim = Claim::take(&home)?;
     guard::become_subreaper().context("subreaper")?;
+    let descriptors = crate::process::limits::raise_descriptors();
     let paths = Paths::of(&home, &|name| std::env::var_os(name))?;
     paths.prepare()?;
     let env = environment();
@@ -96,6 +95,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
+    tracing::debug!(?descriptors, "file descriptors");
     reap(&paths).await;
 
     let groups = Groups::default();
@@ -109,9 +109,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let launcher = StdioLauncher {
         base: learn_base(base, &groups.inner),
         secrets,
-        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
-            .map(Arc::new)
-            .ok(),
+        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone()).map(Arc::new).ok(),
         logs: logs.clone(),
         ledger: Ledger::new(paths.ledger.clone()),
         guard_exe: guard::own_exe()?,
@@ -139,8 +137,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     // Before the first load, so that no change is missed between the two.
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
-    let reconcile =
-        Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
+    let reconcile = Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
     groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     let reloader = reload.start(&groups.inner).await;
     first_catalog(&catalog).await;
@@ -168,8 +165,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let control = tokio::net::UnixListener::from_std(control)?;
     let mcp = tokio::net::UnixListener::from_std(mcp)?;
     groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
-    let shared =
-        Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
+    let shared = Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
@@ -210,6 +206,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         admin: groups.admin,
     };
     shutdown::run(running, claim, &endpoint, &mut signals).await;
+    guard::close_nursery();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -284,11 +281,7 @@ fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
     }
 }
 
-fn start_logs(
-    paths: &Paths,
-    env: &BTreeMap<String, String>,
-    redact: &RedactHook,
-) -> anyhow::Result<ServerLogs> {
+fn start_logs(paths: &Paths, env: &BTreeMap<String, String>, redact: &RedactHook) -> anyhow::Result<ServerLogs> {
     let server_logs = ServerLogs::start(&paths.logs_dir, LogLimits::default(), redact.clone())?;
     let lookup = |name: &str| env.get(name).cloned();
     let options = LogOptions {
@@ -372,8 +365,7 @@ fn ready() {
 async fn idle(clients: Clients, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     let mut empty_since = Instant::now();
-    let mut look =
-        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
+    let mut look = tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
     loop {
         look.tick().await;
         if !clients.all().is_empty() {

@@ -12,7 +12,7 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
     /// End after so long without a client, e.g. 30m. Servers marked eager count for nothing.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     pub idle_exit: Option<Duration>,
     /// What to do; without a command: run.
     #[command(subcommand)]

@@ -6,9 +6,8 @@
 //! May not touch: sockets, sessions.
 
 use crate::catalog::build::Builtin;
-use crate::config::{
-    self, Change, Config, ConversationsMode, Finding, Loaded, ServerConfig, ServerEntry, Sources, State,
-};
+use crate::catalog::snapshot::Offered;
+use crate::config::{self, Change, Config, ConversationsMode, Finding, Loaded, ServerConfig, ServerEntry, Sources, State};
 use crate::conversations::{Conversations, Effect, Platforms};
 use crate::names::ServerName;
 use crate::server::Servers;
@@ -196,18 +195,13 @@ impl ReloadTask {
         (self.before)(&new);
         let plan = config::plan(&old, &new);
         let mut handles = Servers::clone(&self.handles.borrow());
-        let mut reloaded = Reloaded {
-            unchanged: u32::try_from(plan.unchanged.len()).unwrap_or(u32::MAX),
-            ..Reloaded::default()
-        };
+        let mut reloaded = Reloaded { unchanged: u32::try_from(plan.unchanged.len()).unwrap_or(u32::MAX), ..Reloaded::default() };
         for name in &plan.removed {
             self.remove(name, &mut handles);
             reloaded.removed.push(name.to_string());
         }
         for (name, change) in &plan.changed {
-            if let (Some(handle), Some(ServerEntry::Enabled(config))) =
-                (handles.get(name), new.servers.get(name.as_str()))
-            {
+            if let (Some(handle), Some(ServerEntry::Enabled(config))) = (handles.get(name), new.servers.get(name.as_str())) {
                 let apply = match change {
                     Change::Restart => Apply::Restart,
                     Change::Apply => Apply::InPlace,
@@ -248,29 +242,26 @@ impl ReloadTask {
 
     fn offer_conversations(&self, config: &Config, facts: &Mutex<Facts>) {
         let platforms = if config.platforms { Platforms::Configured } else { Platforms::Absent };
-        let (on, why) = match config.daemon.conversations {
-            ConversationsMode::On => (true, "on (configured)"),
-            ConversationsMode::Off => (false, "off (configured)"),
+        let (offered, why) = match config.daemon.conversations {
+            ConversationsMode::On => (Some(Offered::Everybody), "on (configured)"),
+            ConversationsMode::Off => (None, "off (configured)"),
             ConversationsMode::Auto if self.conversations.present(platforms) => {
-                (true, "on (auto: conversations exist)")
+                (Some(Offered::Everybody), "on (auto: conversations exist)")
             }
-            ConversationsMode::Auto => (false, "off (auto: no state.db, sessions.json or platforms)"),
+            ConversationsMode::Auto => {
+                (Some(Offered::WhereAsked), "off (auto: no state.db, sessions.json or platforms)")
+            }
         };
         facts.lock().expect("nothing panics while holding it").conversations = why.to_owned();
-        let tools = if on { builtins() } else { Vec::new() };
-        self.builtins.send_replace(Arc::new(tools));
+        self.builtins.send_replace(Arc::new(offered.map(builtins).unwrap_or_default()));
     }
 }
 
-fn builtins() -> Vec<Builtin> {
+fn builtins(offered: Offered) -> Vec<Builtin> {
     let read_only = |effect| matches!(effect, Effect::Reads);
     Conversations::tools()
         .into_iter()
-        .map(|tool| Builtin {
-            name: tool.name.to_string(),
-            json: tool.json,
-            read_only: read_only(tool.effect),
-        })
+        .map(|tool| Builtin { name: tool.name.to_string(), json: tool.json, read_only: read_only(tool.effect), offered })
         .collect()
 }
 
@@ -279,9 +270,7 @@ fn report(config: &Config) {
         let (line, key, hint) = (finding.line, &finding.key, &finding.hint);
         match finding.severity {
             crate::config::Severity::Error => tracing::error!(line, key, hint, "config: {}", finding.message),
-            crate::config::Severity::Warning => {
-                tracing::warn!(line, key, hint, "config: {}", finding.message)
-            }
+            crate::config::Severity::Warning => tracing::warn!(line, key, hint, "config: {}", finding.message),
             crate::config::Severity::Info => tracing::info!(line, key, hint, "config: {}", finding.message),
         }
     }

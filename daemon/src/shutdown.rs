@@ -38,12 +38,7 @@ pub struct Running {
 }
 
 /// Ends everything in order. A second signal skips what is left of the draining.
-pub async fn run(
-    running: Running,
-    mut claim: Claim,
-    endpoint: &Endpoint,
-    signals: &mut mpsc::Receiver<Signal>,
-) {
+pub async fn run(running: Running, mut claim: Claim, endpoint: &Endpoint, signals: &mut mpsc::Receiver<Signal>) {
     let started = Instant::now();
     let left = || BUDGET.saturating_sub(started.elapsed());
     claim.ending();
@@ -55,9 +50,7 @@ pub async fn run(
     }
     running.sessions.stop();
     // The servers get all that is left but for the last writes.
-    if let Finished::Some { left } =
-        running.servers.finish(left().saturating_sub(Duration::from_millis(500))).await
-    {
+    if let Finished::Some { left } = running.servers.finish(left().saturating_sub(Duration::from_millis(500))).await {
         tracing::error!(left, "server tasks did not end within the budget; their guards finish the work");
     }
     running.sessions.finish(Duration::from_millis(200)).await;

@@ -129,6 +129,9 @@ fn no_file_is_longer_than_five_hundred_lines_without_its_tests() {
     let mut long = Vec::new();
     for dir in ["daemon/src", "ctl/src", "proto/src", "tests"] {
         for (file, text) in sources(dir) {
+            if file.ends_with("tests.rs") {
+                continue;
+            }
             let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
             let lines = product.lines().count();
             if lines > 500 {

@@ -130,7 +130,9 @@ fn a_disabled_server_is_not_run() {
 #[test]
 fn our_own_shim_is_never_a_server() {
     let w = world();
-    let command = format!("command: {}", w.bins().hermesctl.display());
+    let ours = w.path().join("hermesctl");
+    std::os::unix::fs::symlink(&w.bins().hermesctl, &ours).unwrap();
+    let command = format!("command: {}", ours.display());
     let w = w.entry("loop", &[&command, "args: [mcp, serve]"]);
     let _daemon = w.start();
     assert_eq!(w.phase("loop"), "refused", "{}", w.status("loop"));

@@ -94,7 +94,7 @@ fn both_sides_may_write_at_once() {
 /// Framings that are not MCP are named in the diagnosis, and nobody else suffers.
 #[test]
 fn foreign_framings_are_recognised_by_name() {
-    for (framing, word) in [(Framing::ContentLength, "content-length"), (Framing::Pretty, "pretty")] {
+    for (framing, word) in [(Framing::ContentLength, "content-length"), (Framing::Pretty, "several lines")] {
         let w = world()
             .server_with("v", Script::framed(framing), &["connect_timeout: 3"])
             .server("w", Script::new());

@@ -12,6 +12,8 @@ pub struct Process {
     pub pid: i32,
     /// Its parent.
     pub ppid: i32,
+    /// When it started, in clock ticks since boot; with the pid it names one process for ever.
+    pub started: u64,
     /// State letter (`Z`: zombie).
     pub state: char,
     /// Arguments joined by blanks.
@@ -20,14 +22,30 @@ pub struct Process {
     pub marked: bool,
 }
 
-/// Every living process whose command line or environment contains `needle`; zombies have neither.
+/// Every living process whose command line or environment contains `needle`, and every process below one.
+///
+/// A guard names nothing: it is found as a child. Zombies have neither line nor environment.
 pub fn mentioning(needle: &str) -> Vec<Process> {
     let own = std::process::id() as i32;
-    all()
-        .into_iter()
-        .filter(|(p, env)| p.pid != own && (p.cmdline.contains(needle) || env.contains(needle)))
-        .map(|(p, _)| p)
-        .collect()
+    let all: Vec<(Process, String)> =
+        all().into_iter().filter(|(p, _)| p.pid != own && p.state != 'Z').collect();
+    let mut found: Vec<i32> = all
+        .iter()
+        .filter(|(p, env)| p.cmdline.contains(needle) || env.contains(needle))
+        .map(|(p, _)| p.pid)
+        .collect();
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        let below: Vec<i32> = all
+            .iter()
+            .map(|(p, _)| p)
+            .filter(|p| p.ppid == pid && !found.contains(&p.pid))
+            .map(|p| p.pid)
+            .collect();
+        found.extend(below);
+    }
+    all.into_iter().map(|(p, _)| p).filter(|p| found.contains(&p.pid)).collect()
 }
 
 /// Direct children of `pid`, zombies too.
@@ -74,8 +92,9 @@ fn read(pid: i32) -> Option<(Process, String)> {
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
     let ppid = fields.next()?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
     let cmdline = text("cmdline").ok()?.replace('\0', " ").trim().to_owned();
     let env = text("environ").unwrap_or_default();
     let marked = env.contains("HERMESD_INSTANCE=");
-    Some((Process { pid, ppid, state, cmdline, marked }, env))
+    Some((Process { pid, ppid, started, state, cmdline, marked }, env))
 }

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct World {
     top: String,
     env: BTreeMap<String, String>,
     launches: AtomicUsize,
+    seen: Mutex<BTreeMap<i32, u64>>,
 }
 
 impl World {
@@ -55,6 +57,7 @@ impl World {
             top: String::new(),
             env: BTreeMap::new(),
             launches: AtomicUsize::new(0),
+            seen: Mutex::default(),
         }
     }
 
@@ -262,9 +265,18 @@ impl World {
         shim
     }
 
-    /// Everything that runs in this world: daemon, guards, servers, shims.
+    /// Everything that runs in this world: daemon, guards, servers, shims, and what they left behind.
+    ///
+    /// A process that was seen once is recognised later even if nothing of this world names it any more.
     pub fn census(&self) -> Vec<Process> {
-        census::mentioning(&self.dir.path().display().to_string())
+        let mut found = census::mentioning(&self.dir.path().display().to_string());
+        let mut seen = self.seen.lock().expect("no holder panics");
+        let known: Vec<Process> = seen.keys().filter_map(|pid| census::process(*pid)).collect();
+        found.extend(known.into_iter().filter(|p| seen.get(&p.pid) == Some(&p.started)));
+        found.sort_by_key(|p| p.pid);
+        found.dedup_by_key(|p| p.pid);
+        seen.extend(found.iter().map(|p| (p.pid, p.started)));
+        found
     }
 
     /// The processes of a fake server, grandchildren included.
@@ -286,12 +298,17 @@ impl World {
         wait_some(&format!("one process of {server}"), SOON, || self.server_pid(server))
     }
 
-    /// The guards of this world.
+    /// The guards of this world: the parents of its servers.
     pub fn guards(&self) -> Vec<Process> {
-        self.census()
-            .into_iter()
-            .filter(|p| p.cmdline.ends_with(" guard") || p.cmdline.contains(" guard "))
-            .collect()
+        let all = self.census();
+        let script = format!("{}/", self.path().display());
+        let is_server = |p: &&Process| {
+            p.cmdline.contains(&script)
+                && p.cmdline.contains("t-fake-server ")
+                && !p.cmdline.contains("--sleeper")
+        };
+        let parents: Vec<i32> = all.iter().filter(is_server).map(|p| p.ppid).collect();
+        all.into_iter().filter(|p| parents.contains(&p.pid)).collect()
     }
 }
 

@@ -12,8 +12,8 @@ use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
-use crate::server::supervisor;
 use crate::session::clients::Clients;
+use crate::server::supervisor;
 use crate::telemetry::server_log::ServerLogs;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
@@ -21,7 +21,7 @@ use hermes_proto::shim::hello::Only;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -101,9 +101,7 @@ impl Inner {
                 "server `{name}` is refused: {}\nhint: `hermesctl config check` shows where",
                 self.mask()(reason)
             )),
-            Some(ServerEntry::Enabled(_)) => {
-                Status::unavailable(format!("server `{name}` is just being set up"))
-            }
+            Some(ServerEntry::Enabled(_)) => Status::unavailable(format!("server `{name}` is just being set up")),
             None => {
                 let known: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -202,9 +200,7 @@ impl Control for Admin {
         let view = inner.catalog.borrow().view(&profile(&request.profile), Only::All);
         let name = if request.server.is_empty() {
             request.tool.clone()
-        } else if let Some(tool) =
-            view.tool_of(&request.server, &request.tool).or_else(|| view.tool(&request.tool))
-        {
+        } else if let Some(tool) = view.tool_of(&request.server, &request.tool).or_else(|| view.tool(&request.tool)) {
             tool.name.to_string()
         } else {
             if request.server != "hermes" {
@@ -218,8 +214,9 @@ impl Control for Admin {
         };
         let params = call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
-        let cancel_reason = Arc::new(OnceLock::new());
-        let call = ToolCall { name, params, wants_progress: false, cancel_reason, timeout };
+        let (name, upstream, progress_token, trace) =
+            crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let call = ToolCall { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout };
         let caller = Caller { client: inner.clients.next_id(), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
@@ -272,11 +269,7 @@ impl Control for Admin {
         let server = match config.servers.get(request.server.as_str()) {
             Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
             Some(ServerEntry::Refused { .. }) | None => {
-                return Err(self
-                    .inner
-                    .handle(&request.server)
-                    .err()
-                    .unwrap_or_else(|| Status::not_found("gone")));
+                return Err(self.inner.handle(&request.server).err().unwrap_or_else(|| Status::not_found("gone")));
             }
         };
         let log_file = self.inner.logs.path_of(&server.name).display().to_string();
@@ -347,9 +340,7 @@ fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
             params.string("name", name).member("arguments", &one_line(raw.get()));
             Ok(params.finish())
         }
-        Ok(_) => Err(Status::invalid_argument(
-            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
-        )),
+        Ok(_) => Err(Status::invalid_argument("arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'")),
         Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }

@@ -5,11 +5,13 @@
 
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
-use super::snapshot::{Catalog, Origin, ServerNotes, Tool};
+use super::schema;
+use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool};
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub struct Builtin {
     pub json: Box<RawValue>,
     /// Whether it changes nothing.
     pub read_only: bool,
+    /// To whom it is offered.
+    pub offered: Offered,
 }
 
 /// Builds the catalogue. `builtins` is empty where the conversation tools are off.
@@ -45,7 +49,7 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         .map(|builtin| {
             Arc::new(Tool {
                 name: ExposedName::new(builtin.name.as_str()),
-                origin: Origin::Conversations { read_only: builtin.read_only },
+                origin: Origin::Conversations { read_only: builtin.read_only, offered: builtin.offered },
                 json: builtin.json.clone(),
             })
         })
@@ -63,8 +67,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
     let server = &offer.config.name;
     let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
     let named = exposed::expose(server, configured, &raw, limit);
-    let mut about =
-        ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
+    let mut about = ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
     let mut usable = Vec::with_capacity(raw.len());
     for ((name, json), named) in offer.tools.iter().zip(&named) {
         if let Some(note) = &named.note {
@@ -75,10 +78,8 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             None => about.dropped += 1,
         }
     }
-    let names: Vec<ToolNames<'_>> = usable
-        .iter()
-        .map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() })
-        .collect();
+    let names: Vec<ToolNames<'_>> =
+        usable.iter().map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() }).collect();
     let filtered = filter::apply(&offer.config.tools, &names, Spelling::Raw);
     about.notes.extend(filtered.warnings.iter().map(ToString::to_string));
     let mut tools = Vec::with_capacity(usable.len());
@@ -87,21 +88,41 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             about.hidden += 1;
             continue;
         }
+        let json = match with_usable_schema(json) {
+            Ok((json, notes)) => {
+                about.notes.extend(notes.iter().map(|note| format!("tool `{raw}`: {note}")));
+                json
+            }
+            Err(error) => {
+                about.dropped += 1;
+                about.notes.push(format!("tool `{raw}`: {error}"));
+                continue;
+            }
+        };
         about.visible += 1;
         tools.push(Arc::new(Tool {
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
-            json: item(server, raw, json, exposed.as_str()),
+            json: item(server, raw, &json, exposed.as_str()),
         }));
     }
     (tools, about)
 }
 
+/// The item with an input schema that model APIs take, and what was changed for that.
+fn with_usable_schema(json: &RawValue) -> Result<(Cow<'_, RawValue>, Vec<schema::SchemaNote>), schema::SchemaError> {
+    let Ok(members) = Members::parse(json) else { return Ok((Cow::Borrowed(json), Vec::new())) };
+    let repaired = schema::repair(members.get("inputSchema"))?;
+    if repaired.notes.is_empty() {
+        return Ok((Cow::Borrowed(json), Vec::new()));
+    }
+    Ok((Cow::Owned(members.with("inputSchema", repaired.schema.get())), repaired.notes))
+}
+
 /// The item with its exposed name and, where it has none, the description the reference gives.
 fn item(server: &ServerName, raw: &str, json: &RawValue, exposed: &str) -> Box<RawValue> {
     let renamed = renamed(json, exposed);
-    let described =
-        Members::parse(&renamed).is_ok_and(|m| m.get("description").is_some_and(|d| d.get() != "null"));
+    let described = Members::parse(&renamed).is_ok_and(|m| m.get("description").is_some_and(|d| d.get() != "null"));
     if described {
         return renamed;
     }
@@ -128,9 +149,7 @@ mod tests {
         let mut config = ServerConfig::with_transport(ServerName::new(server), stdio);
         edit(&mut config);
         let item = |name: &&str| {
-            let json = format!(
-                r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object"}}}}"#
-            );
+            let json = format!(r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object"}}}}"#);
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
         Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
@@ -142,7 +161,7 @@ mod tests {
 
     fn builtin(name: &str, read_only: bool) -> Builtin {
         let json = RawValue::from_string(format!(r#"{{"name":"{name}"}}"#)).unwrap();
-        Builtin { name: name.into(), json, read_only }
+        Builtin { name: name.into(), json, read_only, offered: Offered::Everybody }
     }
 
     #[test]
@@ -175,8 +194,7 @@ mod tests {
         };
         config.daemon.profiles.insert(ProfileName::new("p"), profile);
         let offers = [offer("s", &["a"], |_| {}), offer("t", &["a"], |_| {})];
-        let catalog =
-            build(&config, &offers, &[builtin("messages_read", true), builtin("messages_send", false)]);
+        let catalog = build(&config, &offers, &[builtin("messages_read", true), builtin("messages_send", false)]);
         assert_eq!(names(&catalog, "p", Only::All), ["a", "messages_read"]);
         assert_eq!(names(&catalog, "default", Only::Servers), ["mcp_s_a", "mcp_t_a"]);
         assert_eq!(names(&catalog, "default", Only::Conversations), ["messages_read", "messages_send"]);
@@ -188,8 +206,7 @@ mod tests {
         let (a, b) = (offer("s", &["x", "y"], |_| {}), offer("t", &["z"], |_| {}));
         let one = build(&Config::default(), &[a.clone(), b.clone()], &[]);
         let two = build(&Config::default(), &[b, a], &[]);
-        let view =
-            |catalog: &Catalog| catalog.view(&ProfileName::new("default"), Only::All).digest().to_owned();
+        let view = |catalog: &Catalog| catalog.view(&ProfileName::new("default"), Only::All).digest().to_owned();
         assert_eq!(view(&one), view(&two));
     }
 }

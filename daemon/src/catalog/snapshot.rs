@@ -27,7 +27,18 @@ pub enum Origin {
     Conversations {
         /// Whether it changes nothing.
         read_only: bool,
+        /// To whom it is offered.
+        offered: Offered,
     },
+}
+
+/// To whom the conversation tools are offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// Every client whose profile shows them.
+    Everybody,
+    /// Clients that ask for exactly them (`--only conversations`): there is nothing to read yet.
+    WhereAsked,
 }
 
 /// One tool as clients see it.
@@ -146,8 +157,9 @@ impl Catalog {
 
 fn shows(profile: &ProfileConfig, only: Only, tool: &Tool) -> bool {
     match &tool.origin {
-        Origin::Conversations { read_only } => {
+        Origin::Conversations { read_only, offered } => {
             only != Only::Servers
+                && (*offered == Offered::Everybody || only == Only::Conversations)
                 && match profile.conversations {
                     ProfileConversations::On => true,
                     ProfileConversations::Read => *read_only,

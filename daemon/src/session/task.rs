@@ -4,13 +4,13 @@
 //! answers flushed before the socket closes (half-close). When the socket breaks, open calls are
 //! dropped, which cancels them at their servers.
 
-use super::Shared;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
+use super::Shared;
 use crate::call::{Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
@@ -20,6 +20,7 @@ use crate::names::ProfileName;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,6 +28,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -37,6 +39,9 @@ const LARGE_LINE: usize = 256 * 1024;
 
 /// While more than this waits to be read by the client, no further request of it is taken.
 const PAUSE_READING: usize = 8 * 1024 * 1024;
+
+/// How often a client that sends no more is looked at, while its calls are still open.
+const PEER_CHECK: Duration = Duration::from_millis(200);
 
 /// Calls of one client at once; further ones are refused.
 const MAX_CALLS: usize = 1024;
@@ -166,6 +171,12 @@ impl Session {
                     }
                 }
                 () = self.outbox.changed() => {}
+                // The end of its input looks the same whether the client waits for answers or is gone.
+                () = tokio::time::sleep(PEER_CHECK), if self.client_done => {
+                    if hung_up(&self.stream) {
+                        break Ended::Broken;
+                    }
+                }
             }
             let stream = &self.stream;
             if self.outbox.flush(|slices| stream.try_write_vectored(slices)).is_err() {
@@ -201,9 +212,7 @@ impl Session {
                 self.take_lines();
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(())
-            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -231,9 +240,7 @@ impl Session {
         match message {
             None => {}
             Some(ClientMessage::Request { id, method, params }) => self.request(id, &method, params, batch),
-            Some(ClientMessage::Notification { method, params }) => {
-                self.notification(&method, params.as_deref())
-            }
+            Some(ClientMessage::Notification { method, params }) => self.notification(&method, params.as_deref()),
             // hermesd asks clients nothing in this state, so an answer answers nothing.
             Some(ClientMessage::Response { .. }) => {}
             Some(ClientMessage::Invalid { id, code, message }) => {
@@ -249,9 +256,8 @@ impl Session {
             self.outbox.answer(Reply::error(INVALID_REQUEST, text).line("null"));
             return;
         }
-        let wants_answer = |item: &&ClientMessage| {
-            matches!(item, ClientMessage::Request { .. } | ClientMessage::Invalid { .. })
-        };
+        let wants_answer =
+            |item: &&ClientMessage| matches!(item, ClientMessage::Request { .. } | ClientMessage::Invalid { .. });
         let batch = Batch::of(items.iter().filter(wants_answer).count());
         for item in items {
             self.message(Some(item), Some(&batch));
@@ -259,7 +265,7 @@ impl Session {
     }
 
     fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
-        match methods::route(method, params, &mut self.state, &self.view) {
+        match methods::route(method, params.as_deref(), &mut self.state, &self.view) {
             Route::Now(reply) => self.answer(id.raw(), &reply, batch),
             Route::Initialized(reply) => {
                 self.answer(id.raw(), &reply, batch);
@@ -270,7 +276,7 @@ impl Session {
                 self.answer(id.raw(), &reply, batch);
                 self.remember();
             }
-            Route::Call(name, params) => self.call(id, name, params, batch.cloned()),
+            Route::Call(call) => self.call(id, call, batch.cloned()),
         }
     }
 
@@ -290,8 +296,7 @@ impl Session {
         let (name, version) = self.state.client_name();
         let revision = self.state.revision.unwrap_or_default().to_owned();
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
-        *self.facts.named.lock().expect("nothing panics while holding it") =
-            Named { name, version, revision };
+        *self.facts.named.lock().expect("nothing panics while holding it") = Named { name, version, revision };
     }
 
     /// Hands the shim the string that brings this session back after a loss of the daemon.
@@ -316,7 +321,7 @@ impl Session {
         }
     }
 
-    fn call(&mut self, id: RequestId, name: String, params: Box<RawValue>, batch: Option<Batch>) {
+    fn call(&mut self, id: RequestId, call: ToolCall, batch: Option<Batch>) {
         if self.cancels.contains_key(id.key()) {
             let text = "a request with this id is still open; ids must not be reused within a session";
             self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
@@ -325,17 +330,15 @@ impl Session {
         if self.outbox.bytes() > HARD_LIMIT {
             return; // the loop ends the session
         }
-        let token = progress_token(&params);
+        let token = call.progress_token.clone();
         let outbox = self.outbox.clone();
-        let wants_progress = token.is_some();
         let sink = move |params: Box<RawValue>| {
             if let Some(line) = token.as_deref().and_then(|token| progress_line(&params, token)) {
                 outbox.notify(line);
             }
         };
         let (trigger, cancelled) = oneshot::channel::<()>();
-        let reason = Arc::new(OnceLock::new());
-        let call = ToolCall { name, params, wants_progress, cancel_reason: reason.clone(), timeout: None };
+        let reason = call.cancel_reason.clone();
         let caller = Caller { client: self.facts.id, view: self.view.clone() };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
@@ -384,20 +387,18 @@ impl Session {
     }
 }
 
-fn progress_token(params: &RawValue) -> Option<Box<RawValue>> {
-    let members = Members::parse(params).ok()?;
-    let meta = Members::parse(members.get("_meta")?).ok()?;
-    let token = meta.get("progressToken")?;
-    IdKey::parse(token).ok().map(|_| token.to_owned())
+/// Whether the peer has closed both directions of its socket, not only its sending one.
+fn hung_up(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
 fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
     let params = Members::parse(params).ok()?.with("progressToken", token.get());
     let mut line = ObjectWriter::with_capacity(params.get().len() + 64);
-    line.member("jsonrpc", "\"2.0\"")
-        .string("method", "notifications/progress")
-        .member("params", params.get());
+    line.member("jsonrpc", "\"2.0\"").string("method", "notifications/progress").member("params", params.get());
     Some(line.finish().get().as_bytes().to_vec())
 }
 

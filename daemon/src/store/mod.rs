@@ -314,10 +314,14 @@ impl Store {
             Road::Locked => Err(StoreError::Locked),
             Road::Writer => self.read_at_writer(query).await,
             Road::Own => {
-                let _permit =
-                    self.shared().readers.permits.acquire().await.map_err(|_| StoreError::Closed)?;
+                let permits = self.shared().readers.permits.clone();
+                let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
                 let shared = self.shared().clone();
-                let read = tokio::task::spawn_blocking(move || shared.readers.read(query));
+                let read = tokio::task::spawn_blocking(move || {
+                    // Kept by the query itself: whoever asked may be gone before it ends.
+                    let _permit = permit;
+                    shared.readers.read(query)
+                });
                 let result = read.await.map_err(|_| StoreError::Closed)?;
                 if let Err(StoreError::Damaged) = result {
                     self.look_for_damage();

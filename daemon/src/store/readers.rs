@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::health::Keeping;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -31,7 +31,7 @@ pub(super) enum Road {
 pub(super) struct Readers {
     path: PathBuf,
     state: Mutex<State>,
-    pub(super) permits: Semaphore,
+    pub(super) permits: Arc<Semaphore>,
 }
 
 struct State {
@@ -44,7 +44,7 @@ struct State {
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
         let state = State { road: Road::Locked, epoch: 0, idle: Vec::new() };
-        Self { path: path.to_owned(), state: Mutex::new(state), permits: Semaphore::new(READERS) }
+        Self { path: path.to_owned(), state: Mutex::new(state), permits: Arc::new(Semaphore::new(READERS)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

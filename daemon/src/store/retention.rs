@@ -37,6 +37,11 @@ impl Default for Retention {
 }
 
 impl Retention {
+    /// The default, with audit rows kept for `days`.
+    pub fn with_audit_days(days: u32) -> Self {
+        Self { audit_for: Duration::from_secs(u64::from(days) * 24 * 60 * 60), ..Self::default() }
+    }
+
     pub(super) fn for_memory(self) -> Self {
         Self { audit_rows: self.audit_rows.min(MEMORY_AUDIT_ROWS), ..self }
     }

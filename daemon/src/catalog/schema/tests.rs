@@ -1,3 +1,5 @@
+//! Which schemas are repaired, how, and that the same arguments stay acceptable.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, json};
