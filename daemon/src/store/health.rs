@@ -21,6 +21,8 @@ pub struct StoreHealth {
     pub batches: u64,
     /// Audit rows written since the daemon started.
     pub audit_written: u64,
+    /// Audit rows and events removed by age or number since the daemon started.
+    pub removed: u64,
 }
 
 /// Where the store keeps things.

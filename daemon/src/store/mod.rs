@@ -134,6 +134,7 @@ impl Store {
                 moved_aside: Vec::new(),
                 batches: 0,
                 audit_written: 0,
+                removed: 0,
             }),
             ended: watch::Sender::new(None),
             newest_audit: watch::Sender::new(0),
@@ -168,9 +169,10 @@ impl Store {
         self.shared().queue.waiting_and_dropped().0
     }
 
-    /// Sets how long things are kept. Takes effect with the next removal, within ten minutes.
+    /// Sets how long things are kept, and starts to remove what is older.
     pub fn set_retention(&self, retention: Retention) {
         *self.shared().retention.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = retention;
+        self.shared().queue.ask_timer();
     }
 
     /// Waits until the file is open, or memory took its place; at most `limit`.

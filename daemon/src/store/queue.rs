@@ -114,6 +114,8 @@ struct Lanes {
     orders: VecDeque<Order>,
     rows: VecDeque<AuditRow>,
     row_bytes: usize,
+    /// Rows of the batch that the writer has in hand.
+    in_hand: usize,
     quota: BTreeMap<QuotaKey, u64>,
     /// When the oldest row or count came; `None`: none waits.
     gathering_since: Option<Instant>,
@@ -121,6 +123,8 @@ struct Lanes {
     not_before: Option<Instant>,
     dropped: u64,
     served: Served,
+    /// The timer is wanted before its time.
+    timer_asked: bool,
     /// Nothing is taken any more; what waits is written until then.
     closed_until: Option<Instant>,
 }
@@ -188,10 +192,10 @@ impl Queue {
         }
     }
 
-    /// Rows that wait, and rows lost because too many waited.
+    /// Rows that are not written yet, and rows lost because too many waited.
     pub(super) fn waiting_and_dropped(&self) -> (usize, u64) {
         let lanes = self.lanes();
-        (lanes.rows.len(), lanes.dropped)
+        (lanes.rows.len() + lanes.in_hand, lanes.dropped)
     }
 
     /// Takes a batch now, however young it is. Only the writer.
@@ -199,9 +203,15 @@ impl Queue {
         self.lanes().take_batch()
     }
 
+    /// The batch in hand is written. Only the writer.
+    pub(super) fn landed(&self) {
+        self.lanes().in_hand = 0;
+    }
+
     /// Puts a batch back that could not be written; it is tried again after `pause`.
     pub(super) fn put_back(&self, batch: Batch, pause: Duration) {
         let mut lanes = self.lanes();
+        lanes.in_hand = 0;
         for row in batch.rows.into_iter().rev() {
             lanes.row_bytes += row.bytes();
             lanes.rows.push_front(row);
@@ -236,7 +246,7 @@ impl Queue {
             if closing {
                 return Next::Ended;
             }
-            if timer <= now {
+            if timer <= now || std::mem::take(&mut lanes.timer_asked) {
                 return Next::Timer;
             }
             let until = due.map_or(timer, |due| due.min(timer));
@@ -246,6 +256,12 @@ impl Queue {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .0;
         }
+    }
+
+    /// Lets the timer fire as soon as nothing else waits.
+    pub(super) fn ask_timer(&self) {
+        self.lanes().timer_asked = true;
+        self.wake.notify_one();
     }
 
     /// Refuses everything from now on; what waits is still written, but not after `until`.
@@ -271,6 +287,7 @@ impl Lanes {
     fn take_batch(&mut self) -> Batch {
         let count = self.rows.len().min(BATCH_ROWS);
         let rows: Vec<AuditRow> = self.rows.drain(..count).collect();
+        self.in_hand = rows.len();
         self.row_bytes -= rows.iter().map(AuditRow::bytes).sum::<usize>();
         // What is left has gathered long enough already.
         self.gathering_since = if self.rows.is_empty() { None } else { self.gathering_since };

@@ -47,14 +47,16 @@ impl Retention {
     }
 }
 
-/// Whether another step would find something.
+/// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    More,
+    /// Removed so many; another step may find more.
+    Removed(usize),
+    /// There was nothing to remove.
     Done,
 }
 
-/// Removes at most [`STEP_ROWS`] of each kind.
+/// Removes at most [`STEP_ROWS`] for each reason.
 pub(super) fn step(connection: &mut Connection, keep: Retention, now: UnixMs) -> rusqlite::Result<Step> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
@@ -81,9 +83,10 @@ pub(super) fn step(connection: &mut Connection, keep: Retention, now: UnixMs) ->
     )?;
     transaction.execute("DELETE FROM quota WHERE day < ?1", [now.0 / 86_400_000 - QUOTA_DAYS])?;
     transaction.commit()?;
-    if audit + surplus + events > 0 {
-        connection.execute_batch(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
-        return Ok(Step::More);
+    let removed = audit + surplus + events;
+    if removed == 0 {
+        return Ok(Step::Done);
     }
-    Ok(Step::Done)
+    connection.execute_batch(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+    Ok(Step::Removed(removed))
 }

@@ -22,6 +22,8 @@ const BATCH_WAIT: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_millis(500);
 /// Pause between two steps of a removal, so that orders get their turn.
 const STEP_PAUSE: Duration = Duration::from_millis(20);
+/// Pause after everything surplus is gone from memory.
+const MEMORY_EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Pause after everything old is gone.
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 
@@ -73,6 +75,10 @@ impl Writer {
                 Next::Batch(batch) => self.write_batch(batch),
                 Next::Timer => self.expire(),
                 Next::Ended => return self.finish(),
+            }
+            if let Db::Memory(..) = self.db {
+                // Memory is kept small as rows come, not every ten minutes.
+                self.next_expiry = self.next_expiry.min(Instant::now() + MEMORY_EXPIRE_EVERY);
             }
         }
     }
@@ -156,10 +162,6 @@ impl Writer {
                 Err(error)
             }
         };
-        if let Db::Memory(..) = self.db {
-            // Memory is kept small as rows come, not every ten minutes.
-            self.next_expiry = self.next_expiry.min(Instant::now() + STEP_PAUSE);
-        }
         self.note(written.map_err(|error| StoreKind::of(&error)));
     }
 
@@ -169,8 +171,12 @@ impl Writer {
             let policy = if memory.is_some() { policy.for_memory() } else { policy };
             retention::step(connection, policy, now()).map_err(StoreError::of)
         });
+        if let Ok(Step::Removed(rows)) = step {
+            let rows = u64::try_from(rows).expect("a step removes few rows");
+            self.shared.health.send_modify(|health| health.removed += rows);
+        }
         let pause = match (&step, &self.db) {
-            (Ok(Step::More), _) => STEP_PAUSE,
+            (Ok(Step::Removed(_)), _) => STEP_PAUSE,
             (_, Db::Waiting { .. }) => RETRY,
             (Ok(Step::Done) | Err(_), _) => EXPIRE_EVERY,
         };
@@ -240,6 +246,7 @@ fn land(shared: &Shared, connection: &mut Connection, batch: Batch) -> Result<()
     })();
     match written {
         Ok(newest) => {
+            shared.queue.landed();
             let rows = u64::try_from(batch.rows.len()).expect("a batch has few rows");
             shared.health.send_modify(|health| {
                 health.batches += 1;

@@ -166,6 +166,34 @@ async fn a_file_that_may_only_be_read_means_memory_and_no_pins_or_approvals() {
 }
 
 #[tokio::test]
+async fn memory_keeps_only_the_newest_rows() {
+    let home = Home::new();
+    fs::write(home.folder.path().join("hermesd"), "a file where the folder should be").unwrap();
+    let (store, _) = home.open();
+    let mut health = store.health();
+    let fresh = UnixMs::at(std::time::SystemTime::now());
+    for round in 0..3 {
+        for _ in 0..8_000 {
+            assert_eq!(store.record(AuditRow { at: fresh, ..row("a") }), Recorded::Queued, "round {round}");
+        }
+        assert_eq!(store.flush(LONG).await, Flushed::All);
+    }
+    health.wait_for(|health| health.removed >= 4_000).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_another_program_is_not_taken_over() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().parent().unwrap()).unwrap();
+    home.stranger().execute_batch("CREATE TABLE audit(mine); INSERT INTO audit VALUES ('kept')").unwrap();
+    let (_store, findings) = home.open();
+    let reason = MemoryReason::Migration;
+    assert_eq!(findings, [StoreFinding::InMemory { path: home.path(), reason }]);
+    let kept: String = home.stranger().query_row("SELECT mine FROM audit", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, "kept");
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_made_means_memory() {
     let home = Home::new();
     fs::write(home.folder.path().join("hermesd"), "a file where the folder should be").unwrap();

@@ -285,7 +285,7 @@ fn old_rows_go_in_steps_and_event_numbers_stay() {
         events: 60,
     };
     let mut steps = 0;
-    while retention::step(&mut connection, keep, UnixMs(1_200)).unwrap() == retention::Step::More {
+    while retention::step(&mut connection, keep, UnixMs(1_200)).unwrap() != retention::Step::Done {
         steps += 1;
         assert!(steps < 10);
     }
@@ -294,6 +294,22 @@ fn old_rows_go_in_steps_and_event_numbers_stay() {
         connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
     assert_eq!((count("audit"), count("events")), (50, 60));
+}
+
+#[tokio::test]
+async fn a_shorter_retention_takes_effect_while_running() {
+    let home = Home::new();
+    let store = home.open_well();
+    for _ in 0..700 {
+        store.record(row("old"));
+    }
+    assert_eq!(store.flush(LONG).await, Flushed::All);
+    let now = UnixMs::at(std::time::SystemTime::now());
+    store.record(AuditRow { at: now, ..row("fresh") });
+    assert_eq!(store.flush(LONG).await, Flushed::All);
+    store.set_retention(Retention::with_audit_days(1));
+    store.health().wait_for(|health| health.removed == 700).await.unwrap();
+    assert_eq!(tools(&store, AuditQuery::default()).await, ["fresh"]);
 }
 
 proptest! {
@@ -307,7 +323,7 @@ proptest! {
             connection.execute("INSERT INTO events VALUES (?1, ?2, 's', '{}')", (n as i64, 10_000 - age)).unwrap();
         }
         let keep = Retention { events_for: Duration::from_millis(1_000), events: limit, ..Retention::default() };
-        while retention::step(&mut connection, keep, UnixMs(10_000)).unwrap() == retention::Step::More {}
+        while retention::step(&mut connection, keep, UnixMs(10_000)).unwrap() != retention::Step::Done {}
         let left: Vec<i64> = connection.prepare("SELECT cursor FROM events ORDER BY cursor").unwrap()
             .query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         let by_count = ages.len().saturating_sub(usize::try_from(limit).unwrap());

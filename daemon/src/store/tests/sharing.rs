@@ -95,6 +95,9 @@ fn a_full_lane_of_rows_drops_the_newest_and_counts() {
     assert_eq!(queue.waiting_and_dropped(), (ROW_LIMIT, 1));
     assert_eq!(queue.take_batch().rows.len(), BATCH_ROWS);
     assert_eq!(queue.record(row("c")), Recorded::Queued);
+    assert_eq!(queue.waiting_and_dropped(), (ROW_LIMIT + 1, 1));
+    queue.landed();
+    assert_eq!(queue.waiting_and_dropped(), (ROW_LIMIT + 1 - BATCH_ROWS, 1));
 }
 
 #[test]
@@ -158,6 +161,43 @@ async fn closing_under_a_lock_ends_at_its_limit_and_says_what_is_left() {
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
     store.record(row("stuck"));
     assert_eq!(store.close(Duration::from_millis(20)).await, Flushed::Some { rows_left: 1 });
+}
+
+#[tokio::test]
+async fn a_full_disk_keeps_rows_waiting_and_is_told() {
+    let home = Home::new();
+    let store = home.open_well();
+    let mut health = store.health();
+    let limit = |pages: u32| {
+        store.write(Needs::Disk, move |connection| {
+            Ok(connection.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))?)
+        })
+    };
+    // Below what is used, SQLite takes the number of pages that are.
+    limit(1).await.unwrap();
+    let large = || {
+        let mut large = row("large");
+        large.arguments = Arguments::Full("x".repeat(ARGUMENTS_LIMIT));
+        large
+    };
+    (0..50).for_each(|_| assert_eq!(store.record(large()), Recorded::Queued));
+    health.wait_for(|health| health.trouble.is_some()).await.unwrap();
+    assert_eq!(health.borrow().trouble.clone().unwrap().kind, TroubleKind::DiskFull);
+    assert!(matches!(store.flush(LONG).await, Flushed::Some { rows_left: 50 }));
+    limit(1_000_000).await.unwrap();
+    assert_eq!(store.flush(LONG).await, Flushed::All);
+    assert_eq!(tools(&store, AuditQuery::default()).await.len(), 50);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_writer_is_told_to_everyone_who_waits() {
+    let home = Home::new();
+    let store = home.open_well();
+    let crash = store.write(Needs::Anything, |_| -> Result<(), StoreError> { panic!("on purpose") });
+    let (crashed, behind) = tokio::join!(crash, store.beat());
+    assert!(matches!(crashed, Err(StoreError::Closed)) && matches!(behind, Err(StoreError::Closed)));
+    assert_eq!(store.ended().await, Ended::Panicked);
+    assert_eq!(store.record(row("too late")), Recorded::Dropped);
 }
 
 #[tokio::test]
