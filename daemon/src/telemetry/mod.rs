@@ -1,10 +1,18 @@
 //! Logs, metrics, traces.
 
+#[cfg(test)]
+mod alerts;
 pub mod escape;
 pub mod intake;
+pub mod log_histogram;
 pub mod logs;
+pub mod metrics;
+mod metrics_labels;
+pub mod metrics_listener;
+mod metrics_store;
 pub mod redact_hook;
 pub mod rotate;
 pub mod server_log;
+pub mod stats;
 pub mod tail;
 pub mod writer;
