@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -228,7 +228,7 @@ fn the_shim_ends_with_its_parent_even_if_a_stranger_holds_the_pipe() {
     assert_eq!(session.hear(), "", "the shim ends its side");
     drop(session);
     let mut left = String::new();
-    BufReader::new(answers).read_to_string(&mut left).unwrap();
+    std::io::Read::read_to_string(&mut &answers, &mut left).unwrap();
     assert_eq!(left, "");
     drop(theirs);
 }

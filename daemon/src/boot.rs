@@ -87,6 +87,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut signals = signals::listen().context("signal handlers")?;
     let claim = Claim::take(&home)?;
     guard::become_subreaper().context("subreaper")?;
+    let descriptors = crate::process::limits::raise_descriptors();
     let paths = Paths::of(&home, &|name| std::env::var_os(name))?;
     paths.prepare()?;
     let env = environment();
@@ -94,6 +95,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
+    tracing::debug!(?descriptors, "file descriptors");
     reap(&paths).await;
 
     let groups = Groups::default();
@@ -204,6 +206,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         admin: groups.admin,
     };
     shutdown::run(running, claim, &endpoint, &mut signals).await;
+    guard::close_nursery();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,13 +11,10 @@ use crate::process::orders::Step;
 use crate::process::{keeper, orphans};
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::ptr;
-use std::time::Duration;
+use std::{io, process::ExitCode, ptr, time::Duration};
 
 #[cfg(target_os = "linux")]
 pub use crate::process::nursery::close as close_nursery;

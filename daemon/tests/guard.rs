@@ -5,6 +5,7 @@
 use hermesd::config::Detached;
 use hermesd::guard;
 use hermesd::names::{Generation, ServerName};
+use hermesd::process::limits::raise_descriptors;
 use hermesd::process::stat::Process;
 use hermesd::process::table::{self, INSTANCE_MARKER};
 use hermesd::server::transport::ledger::{Entry, Identity, Ledger, Record};
@@ -326,6 +327,22 @@ async fn a_server_sees_descriptors_0_to_2_default_signals_and_exactly_its_enviro
     child.control.stop(BUDGET).await.unwrap();
 }
 
+/// The daemon raises its own limit; its servers start with the one it was started with.
+#[tokio::test]
+async fn a_raised_descriptor_limit_stays_with_the_daemon() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let bench = Bench::new();
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(900), maximum: before.maximum }).unwrap();
+    let raised = raise_descriptors();
+    assert_eq!(raised.from, Some(900));
+    assert!(raised.to > Some(900) && getrlimit(Resource::Nofile).current == raised.to, "{raised:?}");
+    let mut child = bench.start(&bench.sh("ulimit -Sn; cat")).await;
+    assert_eq!(line_of(&mut child).await, "900");
+    drop(child.stdin);
+    child.control.stop(BUDGET).await.unwrap();
+}
+
 /// The guard is the only subreaper between a server and the daemon: it has no second thread.
 #[tokio::test]
 async fn a_guard_has_one_thread_and_little_memory() {
@@ -618,12 +635,13 @@ async fn the_reaper_ends_what_daemon_and_guards_left() {
 #[tokio::test]
 async fn the_reaper_never_touches_a_stranger() {
     let bench = Bench::new();
-    let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let mut marked = std::process::Command::new("sleep")
-        .arg("600")
-        .env(INSTANCE_MARKER, "somebody-elses")
-        .spawn()
-        .unwrap();
+    let sleeper = || {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("600").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command
+    };
+    let mut stranger = sleeper().spawn().unwrap();
+    let mut marked = sleeper().env(INSTANCE_MARKER, "somebody-elses").spawn().unwrap();
     wait_for("exec", || table::carries(marked.id(), INSTANCE_MARKER, "somebody-elses")).await;
     let of = |pid| Identity::of(pid).unwrap();
     let later = Identity { start: of(stranger.id()).start + 1, ..of(stranger.id()) };
@@ -647,6 +665,12 @@ async fn the_reaper_never_touches_a_stranger() {
         report.spared.iter().map(|(_, why)| *why).collect::<Vec<_>>(),
         [Spared::PidReused, Spared::PidReused, Spared::NoMarker, Spared::NoMarker]
     );
+
+    // The right marker on a process older than the guard that is said to have started it.
+    let reused = Identity { start: of(marked.id()).start + 1, ..of(marked.id()) };
+    bench.ledger.record(entry("somebody-elses", reused, reused)).await.unwrap();
+    let report = reap_leftovers(&path, Duration::ZERO);
+    assert_eq!((report.ended, report.survivors), (Vec::new(), Vec::new()));
 
     // The same with a matching marker, but from another boot, another user, a damaged file.
     bench.ledger.record(entry("somebody-elses", of(marked.id()), of(marked.id()))).await.unwrap();
@@ -698,6 +722,32 @@ async fn kill_of_the_nursery_disturbs_nobody() {
         drop(child.stdin);
         assert_eq!(child.control.stop(BUDGET).await.unwrap().exit, Exit::Code(0));
     }
+}
+
+/// Stubborn servers that are stopped together share the time, they do not add it up.
+#[tokio::test]
+async fn twenty_stubborn_servers_stop_together() {
+    let bench = Bench::new();
+    let all: Vec<Launch> =
+        (0..20).map(|_| bench.sh("trap '' TERM; echo up; while :; do sleep 600; done")).collect();
+    let children = futures_util::future::join_all(all.iter().map(|what| async {
+        let mut child = bench.start(what).await;
+        assert_eq!(line_of(&mut child).await, "up");
+        child
+    }))
+    .await;
+    assert_eq!(bench.ledger.entries().len(), 20);
+    let begin = Instant::now();
+    let stops = children.into_iter().map(|mut child| async move {
+        drop(child.stdin);
+        child.control.stop(BUDGET).await.unwrap()
+    });
+    for stopped in futures_util::future::join_all(stops).await {
+        assert_eq!(stopped.exit, Exit::Signal(9));
+    }
+    assert!(begin.elapsed() < BUDGET, "{:?}", begin.elapsed());
+    assert!(all.iter().all(|what| census(&what.instance).is_empty()));
+    assert_eq!(bench.ledger.entries(), []);
 }
 
 /// F006, F012: many generations leave neither processes nor zombies nor descriptors.

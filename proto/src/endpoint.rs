@@ -381,4 +381,19 @@ mod tests {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
         private(dir.path()).unwrap();
     }
+
+    #[test]
+    fn clients_try_the_daemons_own_word_first_and_a_forced_folder_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let home_path = dir.path().to_str().unwrap();
+        let env = env_of(&[("HERMES_HOME", home_path), ("XDG_RUNTIME_DIR", "/nonexistent")]);
+        let home = Home::find(None, &env).unwrap();
+        let chosen = Endpoint::choose(&home, &env).unwrap();
+        assert_eq!(candidates(&home, &env).unwrap().as_slice(), std::slice::from_ref(&chosen));
+        fs::create_dir_all(home.state_dir()).unwrap();
+        EndpointFile { dir: "/x".into(), pid: 1, started: 2, version: "v".into() }.write(&home).unwrap();
+        assert_eq!(candidates(&home, &env).unwrap(), [Endpoint { dir: "/x".into() }, chosen]);
+        let forced = env_of(&[("HERMES_HOME", home_path), ("HERMESD_RUNTIME_DIR", "/forced")]);
+        assert_eq!(candidates(&home, &forced).unwrap(), [Endpoint { dir: "/forced".into() }]);
+    }
 }

@@ -18,12 +18,14 @@ pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done,
             cx.print(|| json::of(&tested), || page(cx, &server.name, &tested))?;
             Ok(if tested.ok { Done::Well } else { Done::Badly })
         }
-        McpAction::Serve(args) => {
-            // Blocks this thread; nothing else runs on it.
-            shim::run(&options(cx, args));
-            Ok(Done::Well)
-        }
+        McpAction::Serve(args) => Ok(serve(cx, args)),
     }
+}
+
+/// The shim, when the quick way in did not apply. Blocks this thread until its client is done.
+pub(super) fn serve(cx: &Context, args: ServeArgs) -> Done {
+    shim::run(&options(cx, args));
+    Done::Well
 }
 
 fn options(cx: &Context, args: ServeArgs) -> ServeOptions {

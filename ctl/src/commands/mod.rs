@@ -15,7 +15,7 @@ mod service;
 mod status;
 mod tools;
 
-use crate::cli::{Cli, Verb};
+use crate::cli::{Cli, McpAction, McpArgs, Verb};
 use crate::client::Client;
 use crate::demo;
 use crate::failure::{Done, Failure};
@@ -81,8 +81,13 @@ pub fn run(cli: Cli) -> Result<Done, Failure> {
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))
         .map_err(|error| Failure::refused(error.to_string()))?;
     let cx = Context { home, home_flag: cli.home, format, style: Style::of_stdout() };
+    // The shim brings its own loop and needs no runtime.
+    let verb = match cli.verb {
+        Verb::Mcp(McpArgs { action: Some(McpAction::Serve(args)) }) => return Ok(mcp::serve(&cx, args)),
+        verb => verb,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(dispatch(&cx, cli.verb))
+    runtime.block_on(dispatch(&cx, verb))
 }
 
 async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {

@@ -22,11 +22,18 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<Done, Failure> {
         Ok(()) => Ok(Done::Well),
         Err(error) => Err(match error.downcast::<std::io::Error>() {
             Ok(stream) => Failure::Stream(stream),
-            Err(error) => Failure::Refused {
-                message: format!("{error:#}"),
-                hint: "in the source tree: `cargo run --release --bin hermesctl -- demo` builds all it needs"
-                    .to_owned(),
-            },
+            Err(error) => Failure::Refused { message: format!("{error:#}"), hint: hint(&error).to_owned() },
         }),
+    }
+}
+
+/// What helps against the error, as far as that is known.
+fn hint(error: &anyhow::Error) -> &'static str {
+    if error.is::<programs::Missing>() {
+        "in the source tree, `cargo run --release --bin hermesctl -- demo` builds all it needs"
+    } else if error.is::<stage::Interrupted>() {
+        ""
+    } else {
+        "run it again; if it fails the same way, please report the lines above"
     }
 }

@@ -4,7 +4,7 @@
 //! there with the same version. hermesctl never contains another implementation.
 
 use crate::beside;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +19,11 @@ pub(super) struct Programs {
     pub(super) server: PathBuf,
 }
 
+/// A program is not there, or not of our version.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Missing(String);
+
 /// Finds the programs, builds them where cargo runs us.
 pub(super) fn ready() -> anyhow::Result<Programs> {
     let hermesctl = beside::own_exe().context("cannot find my own executable")?;
@@ -28,10 +33,13 @@ pub(super) fn ready() -> anyhow::Result<Programs> {
     }
     let found = |name: &str| {
         let path = beside::sibling(&hermesctl, name).filter(|path| path.exists());
-        path.with_context(|| format!("{name} is not beside hermesctl in {}", folder.display()))
+        path.ok_or_else(|| Missing(format!("{name} is not beside hermesctl in {}", folder.display())))
     };
-    let programs =
-        Programs { hermesd: found("hermesd")?, server: found("hermes-demo-server")?, hermesctl: hermesctl.clone() };
+    let programs = Programs {
+        hermesd: found("hermesd")?,
+        server: found("hermes-demo-server")?,
+        hermesctl: hermesctl.clone(),
+    };
     same_version(&programs.hermesd)?;
     Ok(programs)
 }
@@ -71,7 +79,8 @@ fn same_version(hermesd: &Path) -> anyhow::Result<()> {
     let text = String::from_utf8_lossy(&output.stdout);
     let ours = env!("CARGO_PKG_VERSION");
     if text.split_whitespace().next_back() != Some(ours) {
-        bail!("{} says `{}`, and this hermesctl is {ours}", hermesd.display(), text.trim());
+        let says = format!("{} says `{}`, and this hermesctl is {ours}", hermesd.display(), text.trim());
+        return Err(Missing(says).into());
     }
     Ok(())
 }

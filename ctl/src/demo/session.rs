@@ -104,11 +104,8 @@ impl Session {
         // The first calls warm caches up on the way; they are not what one waits for later.
         for turn in 0..calls + 10 {
             let begun = Instant::now();
-            let result = self.request(
-                "tools/call",
-                json!({ "name": tool, "arguments": arguments }),
-                &mut |_| {},
-            )?;
+            let result =
+                self.request("tools/call", json!({ "name": tool, "arguments": arguments }), &mut |_| {})?;
             ensure!(result["isError"] != true, "{tool} failed: {result}");
             if turn >= 10 {
                 times.push(begun.elapsed());

@@ -31,6 +31,11 @@ const SAMPLE: [(&str, &[u8]); 3] = [
     ("channel_directory.json", include_bytes!("../../assets/sample-home/channel_directory.json")),
 ];
 
+/// The person wants out. By the time this is printed, everything was cleaned up.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(super) struct Interrupted;
+
 /// Set once the person wants out.
 #[derive(Debug, Clone)]
 pub(super) struct Interrupt(Arc<AtomicBool>);
@@ -39,8 +44,7 @@ impl Interrupt {
     /// Takes over Ctrl-C, SIGTERM and SIGHUP from now on.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in
-            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
             signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot listen for Ctrl-C")?;
         }
@@ -50,10 +54,7 @@ impl Interrupt {
     /// # Errors
     /// When the person wants out.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if self.0.load(Ordering::Relaxed) {
-            bail!("interrupted; everything was cleaned up");
-        }
-        Ok(())
+        if self.0.load(Ordering::Relaxed) { Err(Interrupted.into()) } else { Ok(()) }
     }
 }
 

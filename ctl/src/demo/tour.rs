@@ -228,7 +228,8 @@ fn recovery(guide: &mut Guide, session: &mut Session, interrupt: &Interrupt) -> 
         wait_for(Duration::from_millis(100), || None::<()>);
     };
     let took = begun.elapsed();
-    guide.say(&format!("   then:  a new server (pid {after}) answers, {} after the kill", text::span(took)))?;
+    guide
+        .say(&format!("   then:  a new server (pid {after}) answers, {} after the kill", text::span(took)))?;
     guide.figure("recovered_ms", millis(took));
     Ok(after)
 }
@@ -247,11 +248,7 @@ fn whoami(session: &mut Session) -> anyhow::Result<Result<u32, String>> {
 fn overview(guide: &mut Guide, stage: &Stage) -> anyhow::Result<()> {
     guide.step("hermesctl servers")?;
     let output = stage.admin(&["servers"]).output().context("cannot run hermesctl")?;
-    ensure!(
-        output.status.success(),
-        "hermesctl servers: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    ensure!(output.status.success(), "hermesctl servers: {}", String::from_utf8_lossy(&output.stderr).trim());
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         guide.say(&format!("   {line}"))?;
     }
@@ -262,7 +259,9 @@ fn snippet(guide: &mut Guide, hermesctl: &std::path::Path) -> anyhow::Result<()>
     let entry = json!({ "mcpServers": { "hermes": {
         "command": hermesctl.to_string_lossy(), "args": ["mcp", "serve"],
     } } });
-    guide.say("\nto use it, put this into claude_desktop_config.json (any MCP client takes the same command):\n")?;
+    guide.say(
+        "\nto use it, put this into claude_desktop_config.json (any MCP client takes the same command):\n",
+    )?;
     guide.say(&format!("{entry:#}"))?;
     guide.figure("snippet", entry);
     Ok(())

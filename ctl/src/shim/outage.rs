@@ -132,10 +132,11 @@ impl Outage {
         Step::Wait(wake)
     }
 
-    /// Starting a daemon is impossible or was ruled out: errors now, not after the patience.
-    pub(crate) fn hopeless(&mut self, now: Instant) {
+    /// A daemon cannot be started, or must not be. At the start nobody else will do it, so errors
+    /// come now; after a loss the one that was there may come back (an upgrade, a service manager).
+    pub(crate) fn cannot_spawn(&mut self, now: Instant) {
         self.spawn_at = now + SPAWN_AGAIN;
-        if self.give_up_at.is_some() {
+        if self.cause == Cause::Start && self.give_up_at.is_some() {
             self.give_up_at = Some(now);
         }
     }
@@ -194,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_daemon_is_waited_for_even_if_none_can_be_started() {
+        let now = Instant::now();
+        let mut outage = Outage::new(Cause::Loss, now);
+        outage.step(now, Waiting::Requests);
+        outage.cannot_spawn(now + SPAWN_AFTER_LOSS);
+        let (events, _) = play(outage, now, Waiting::Requests, Duration::from_secs(100));
+        assert_eq!(events.last(), Some(&(60_000, Step::GiveUp)));
+    }
+
+    #[test]
     fn an_idle_shim_starts_nothing_and_looks_rarely() {
         let now = Instant::now();
         let (events, tries) =
@@ -207,7 +218,7 @@ mod tests {
         let now = Instant::now();
         let mut outage = Outage::new(Cause::Start, now);
         while outage.step(now, Waiting::Requests) != Step::Spawn {}
-        outage.hopeless(now);
+        outage.cannot_spawn(now);
         assert_eq!(outage.step(now, Waiting::Requests), Step::GiveUp);
         let later = now + Duration::from_secs(30);
         assert_eq!(outage.step(later, Waiting::Requests), Step::Spawn);

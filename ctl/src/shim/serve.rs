@@ -204,7 +204,7 @@ impl Shim<'_> {
 
     fn spawn(&mut self, now: Instant) {
         if self.options.spawn == Spawn::Never {
-            self.outage.hopeless(now);
+            self.outage.cannot_spawn(now);
             return;
         }
         let Some(home) = &self.home else { return };
@@ -212,7 +212,7 @@ impl Shim<'_> {
             Ok(()) => self.log("no hermesd was running: started one"),
             Err(error) => {
                 self.trouble = error.to_string();
-                self.outage.hopeless(now);
+                self.outage.cannot_spawn(now);
             }
         }
     }

@@ -82,7 +82,7 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
         out.server_name = mask(&agreed.name);
         out.server_version = mask(&agreed.version);
     }
-    out.notes.extend(status.notes.iter().map(|note| mask(note)));
+    out.notes.extend(status.notes().iter().map(|note| mask(note)));
     out.notes.extend(status.noise().map(|noise| noise.kind.advice().to_owned()));
     out.notes.extend(about.into_iter().flat_map(|about| about.notes.iter().map(|note| mask(note))));
     out
@@ -129,7 +129,7 @@ pub fn detail(status: &ServerStatus, log_file: String, mask: Mask<'_>) -> pb::Se
             _ => None,
         },
         exit_signal: status.last_exit.and_then(crate::server::status::Exit::signal_name).unwrap_or_default(),
-        stderr_tail: status.stderr_tail.iter().map(|line| mask(line)).collect(),
+        stderr_tail: status.stderr_tail().iter().map(|line| mask(line)).collect(),
         noise_kind: noise.as_ref().map(|noise| noise.kind.advice().to_owned()).unwrap_or_default(),
         noise_sample: noise.map(|noise| mask(&noise.sample)).unwrap_or_default(),
         steps: report

@@ -21,7 +21,7 @@ use hermes_proto::shim::hello::Only;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -214,8 +214,9 @@ impl Control for Admin {
         };
         let params = call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
-        let cancel_reason = Arc::new(OnceLock::new());
-        let call = ToolCall { name, params, wants_progress: false, cancel_reason, timeout };
+        let (name, upstream, progress_token, trace) =
+            crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let call = ToolCall { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout };
         let caller = Caller { client: inner.clients.next_id(), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;

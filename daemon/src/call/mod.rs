@@ -15,7 +15,6 @@ pub mod validate;
 use crate::catalog::snapshot::{Origin, Tool, View};
 use crate::conversations::Conversations;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
-use crate::jsonrpc::splice::Members;
 use crate::names::{ClientId, RawTool, ServerName};
 use crate::server::breaker::Outcome;
 use crate::server::Servers;
@@ -47,15 +46,17 @@ pub struct Caller {
     pub view: Arc<View>,
 }
 
-/// One call as a client made it.
+/// One call as a client made it, read once.
 #[derive(Debug)]
 pub struct ToolCall {
     /// The exposed name.
     pub name: String,
-    /// All of `params`, raw.
-    pub params: Box<RawValue>,
-    /// Whether the client gave a progress token.
-    pub wants_progress: bool,
+    /// What the server gets, but for its own name of the tool and the progress token.
+    pub upstream: route::Upstream,
+    /// The client's progress token, raw, if it gave one.
+    pub progress_token: Option<Box<RawValue>>,
+    /// Where it is in a trace.
+    pub trace: Trace,
     /// Set before the call's future is dropped, when the client gave a reason.
     pub cancel_reason: Arc<OnceLock<String>>,
     /// Idle limit instead of the server's own.
@@ -73,7 +74,7 @@ pub async fn run_call<S>(path: &CallPath, caller: &Caller, call: ToolCall, progr
 where
     S: Fn(Box<RawValue>) + Sync,
 {
-    let trace = Trace::of(&call.params);
+    let trace = &call.trace;
     // Visible and routed are one lookup: what a view hides is not in its table.
     let Some(tool) = caller.view.tool(&call.name) else {
         return route::unknown(&caller.view, &call.name);
@@ -81,7 +82,7 @@ where
     let started = Instant::now();
     let outcome = match &tool.origin {
         Origin::Conversations { .. } => Ok(call_builtin(path, tool, &call).await),
-        Origin::Server { server, raw } => call_server(path, caller, server, raw, &call, &trace, progress).await,
+        Origin::Server { server, raw } => call_server(path, caller, server, raw, &call, progress).await,
     };
     let elapsed = started.elapsed();
     match outcome {
@@ -97,8 +98,7 @@ where
 }
 
 async fn call_builtin(path: &CallPath, tool: &Tool, call: &ToolCall) -> Reply {
-    let arguments = Members::parse(&call.params).ok().and_then(|members| members.get("arguments"));
-    match path.conversations.call(tool.name.as_str(), arguments).await {
+    match path.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {
         Ok(answer) => Reply::Result(answer.json),
         Err(unknown) => Reply::error(INVALID_PARAMS, &unknown.to_string()),
     }
@@ -110,7 +110,6 @@ async fn call_server<S>(
     server: &ServerName,
     raw: &RawTool,
     call: &ToolCall,
-    trace: &Trace,
     progress: &S,
 ) -> Result<Reply, CallError>
 where
@@ -125,7 +124,7 @@ where
     let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
-    let outcome = send(&handle, raw, call, idle, trace, progress).await;
+    let outcome = send(&handle, raw, call, idle, progress).await;
     permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     Ok(match outcome? {
         Answer::Result(result) => Reply::Result(result),
@@ -139,22 +138,22 @@ async fn send<S>(
     raw: &RawTool,
     call: &ToolCall,
     idle: Duration,
-    trace: &Trace,
     progress: &S,
 ) -> Result<Answer, CallError>
 where
     S: Fn(Box<RawValue>) + Sync,
 {
     let wire = handle.ready(Instant::now() + idle).await?;
-    let wanted = if call.wants_progress { Progress::Wanted } else { Progress::Unwanted };
+    let wanted = if call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
+    let (params, hole) = call.upstream.params(raw);
     let request = Request {
         method: "tools/call".into(),
-        params: Some(route::upstream_params(&call.params, raw, trace)),
+        params: Some(params),
         idle,
         cap: handle.config().call_cap().max(idle),
         progress: wanted,
     };
-    let mut sending = Sending { flight: Some(wire.request(request)?), reason: &call.cancel_reason };
+    let mut sending = Sending { flight: Some(wire.request_with_hole(request, hole)?), reason: &call.cancel_reason };
     loop {
         match sending.next().await {
             CallEvent::Progress(params) => progress(params),

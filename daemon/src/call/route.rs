@@ -5,7 +5,8 @@
 use super::trace::Trace;
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::ids::IdKey;
+use crate::jsonrpc::splice::{Members, push_string};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
 
@@ -25,53 +26,145 @@ pub fn unknown(view: &View, name: &str) -> Reply {
     Reply::error(INVALID_PARAMS, &format!("Unknown tool: {name}{hint}"))
 }
 
-/// The params a server gets: the client's members in their order, with the server's own name for
-/// the tool, an object of arguments, and the trace of this call.
-pub fn upstream_params(params: &RawValue, tool: &RawTool, trace: &Trace) -> Box<RawValue> {
-    let members = Members::parse(params).unwrap_or_default();
-    let name = serde_json::to_string(tool.as_str()).expect("text serialises");
+/// Why the params of a `tools/call` cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("tools/call needs params.name, a string")]
+pub struct NoName;
+
+/// The params of one call, ready for its server but for two holes: the server's own name for the
+/// tool, and the wire's progress token. The client's members keep their order and their bytes.
+#[derive(Debug)]
+pub struct Upstream {
+    text: String,
+    name_at: usize,
+    token_at: usize,
+    arguments: Option<std::ops::Range<usize>>,
+}
+
+/// The token's place; the wire replaces it.
+const TOKEN_PLACE: char = '0';
+
+impl Upstream {
+    /// The arguments as the client wrote them; null counts as absent.
+    pub fn arguments(&self) -> Option<&RawValue> {
+        let text = &self.text[self.arguments.clone()?];
+        serde_json::from_str(text).ok()
+    }
+
+    /// The params for a server that calls the tool `tool`, and where the token's digit is in them.
+    pub fn params(&self, tool: &RawTool) -> (Box<RawValue>, usize) {
+        let mut out = String::with_capacity(self.text.len() + tool.as_str().len() + 2);
+        out.push_str(&self.text[..self.name_at]);
+        push_string(&mut out, tool.as_str());
+        let name = out.len() - self.name_at;
+        out.push_str(&self.text[self.name_at..]);
+        let token = if self.token_at >= self.name_at { self.token_at + name } else { self.token_at };
+        (RawValue::from_string(out).expect("the holes are filled with JSON"), token)
+    }
+}
+
+/// Reads the params of a `tools/call` once: name, progress token, trace, and what the server gets.
+///
+/// # Errors
+/// [`NoName`].
+pub fn read(params: &RawValue) -> Result<(String, Upstream, Option<Box<RawValue>>, Trace), NoName> {
+    let members = Members::parse(params).map_err(|_| NoName)?;
+    let name = members.text("name").ok_or(NoName)?.into_owned();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-    let traceparent = format!("\"{}\"", trace.child());
-    let meta = meta.with("traceparent", &traceparent);
-    let mut out = ObjectWriter::with_capacity(params.get().len() + 160);
-    let mut seen_meta = false;
-    let mut seen_arguments = false;
+    let token = meta.get("progressToken").filter(|raw| IdKey::parse(raw).is_ok()).map(ToOwned::to_owned);
+    let trace = Trace::of(meta.text("traceparent").as_deref());
+    let mut text = String::with_capacity(params.get().len() + 128);
+    let (mut name_at, mut token_at, mut arguments) = (None, 0, None);
     for (key, value) in members.iter() {
         match key {
-            "name" => out.member("name", &name),
-            "_meta" => {
-                seen_meta = true;
-                out.member("_meta", meta.get())
+            // Both are written once, by us: a second one must not reach a server that takes the last.
+            "name" if name_at.is_some() => {}
+            "name" => {
+                open_member(&mut text, key);
+                name_at = Some(text.len());
             }
+            "_meta" => {}
+            "arguments" if arguments.is_some() => {}
             "arguments" => {
-                seen_arguments = true;
-                // Some servers take null for a missing object (product: absent or null become {}).
-                out.member("arguments", if value.get() == "null" { "{}" } else { value.get() })
+                // Some servers choke on null (product: absent or null become {}). The last one counts.
+                let value = members.get("arguments").map_or("{}", RawValue::get);
+                open_member(&mut text, key);
+                let from = text.len();
+                text.push_str(if value == "null" { "{}" } else { value });
+                arguments = Some(from..text.len());
             }
-            _ => out.member(key, value.get()),
-        };
+            _ => {
+                open_member(&mut text, key);
+                text.push_str(value.get());
+            }
+        }
     }
-    if !seen_arguments {
-        out.member("arguments", "{}");
+    if arguments.is_none() {
+        open_member(&mut text, "arguments");
+        let from = text.len();
+        text.push_str("{}");
+        arguments = Some(from..text.len());
     }
-    if !seen_meta {
-        out.member("_meta", meta.get());
+    open_member(&mut text, "_meta");
+    let mut inner = String::new();
+    for (key, value) in meta.iter().filter(|(key, _)| !matches!(*key, "progressToken" | "traceparent")) {
+        open_member(&mut inner, key);
+        inner.push_str(value.get());
     }
-    out.finish()
+    open_member(&mut inner, "traceparent");
+    push_string(&mut inner, &trace.child());
+    open_member(&mut inner, "progressToken");
+    token_at += text.len() + inner.len();
+    text.push_str(&inner);
+    text.push(TOKEN_PLACE);
+    text.push_str("}}");
+    let name_at = name_at.expect("a name was found above");
+    Ok((name, Upstream { text, name_at, token_at, arguments }, token, trace))
+}
+
+/// Opens an object or continues it with `key`.
+fn open_member(text: &mut String, key: &str) {
+    text.push(if text.is_empty() { '{' } else { ',' });
+    push_string(text, key);
+    text.push(':');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn upstream(params: &str, tool: &str) -> (String, usize) {
+        let raw = RawValue::from_string(params.into()).unwrap();
+        let (params, hole) = read(&raw).unwrap().1.params(&RawTool::new(tool));
+        (params.get().to_owned(), hole)
+    }
+
     #[test]
     fn a_server_gets_its_own_name_and_every_other_member_as_it_was() {
-        let raw = RawValue::from_string(r#"{"task":{"ttl":5},"name":"mcp_s_a","arguments":{"n":1.0}}"#.into()).unwrap();
-        let trace = Trace::of(&raw);
-        let params = upstream_params(&raw, &RawTool::new("a"), &trace);
-        let start = r#"{"task":{"ttl":5},"name":"a","arguments":{"n":1.0},"_meta":{"traceparent":"00-"#;
-        assert!(params.get().starts_with(start), "{params}");
-        let null = RawValue::from_string(r#"{"name":"x","arguments":null}"#.into()).unwrap();
-        assert!(upstream_params(&null, &RawTool::new("a"), &trace).get().contains(r#""arguments":{}"#));
+        let (params, hole) = upstream(
+            r#"{"task":{"ttl":5},"arguments":{"n":1.0},"name":"mcp_s_a","_meta":{"x":1e3,"progressToken":"p"},"v":2}"#,
+            "a\"b",
+        );
+        let start = r#"{"task":{"ttl":5},"arguments":{"n":1.0},"name":"a\"b","v":2,"_meta":{"x":1e3,"traceparent":"00-"#;
+        assert!(params.starts_with(start), "{params}");
+        assert!(params.ends_with(r#","progressToken":0}}"#), "{params}");
+        assert_eq!(&params[hole..=hole], "0");
+        assert_eq!(hole, params.len() - 3);
+    }
+
+    #[test]
+    fn absent_and_null_arguments_become_an_empty_object() {
+        assert!(upstream(r#"{"name":"x","arguments":null}"#, "a").0.contains(r#""arguments":{}"#));
+        assert!(upstream(r#"{"name":"x"}"#, "a").0.contains(r#""arguments":{}"#));
+        let raw = RawValue::from_string(r#"{"name":"x","arguments":{"k":1}}"#.into()).unwrap();
+        assert_eq!(read(&raw).unwrap().1.arguments().unwrap().get(), r#"{"k":1}"#);
+    }
+
+    #[test]
+    fn what_is_given_twice_reaches_the_server_once() {
+        let (params, _) = upstream(r#"{"name":"x","arguments":{"a":1},"name":"mcp_s_b","arguments":{"a":2}}"#, "b");
+        assert!(params.starts_with(r#"{"name":"b","arguments":{"a":2},"_meta""#), "{params}");
+        let raw = RawValue::from_string(r#"{"name":5}"#.into()).unwrap();
+        assert!(read(&raw).is_err());
     }
 }

@@ -3,8 +3,6 @@
 //! Pure but for one random seed. W3C Trace Context, level 1, section 3.2: version 00, 16 bytes of
 //! trace id, 8 bytes of span id, flags, all lower-case hex; all zeros are invalid.
 
-use crate::jsonrpc::splice::Members;
-use serde_json::value::RawValue;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +15,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Continues the trace in `params._meta.traceparent`, or begins one.
-    pub fn of(params: &RawValue) -> Self {
-        let parent = Members::parse(params).ok().and_then(|members| {
-            let meta = Members::parse(members.get("_meta")?).ok()?;
-            meta.text("traceparent").and_then(|text| parse(&text))
-        });
-        parent.unwrap_or_else(|| {
+    /// Continues the trace of a client's `_meta.traceparent`, or begins one.
+    pub fn of(traceparent: Option<&str>) -> Self {
+        traceparent.and_then(parse).unwrap_or_else(|| {
             let id = format!("{:016x}{:016x}", next(), next());
             Self { id, flags: "01".to_owned() }
         })
@@ -74,13 +68,9 @@ fn next() -> u64 {
 mod tests {
     use super::*;
 
-    fn params(traceparent: &str) -> Box<RawValue> {
-        RawValue::from_string(format!(r#"{{"_meta":{{"traceparent":"{traceparent}"}}}}"#)).unwrap()
-    }
-
     #[test]
     fn a_clients_trace_goes_on_under_a_new_span() {
-        let trace = Trace::of(&params("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"));
+        let trace = Trace::of(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"));
         assert_eq!(trace.id(), "0af7651916cd43dd8448eb211c80319c");
         let child = trace.child();
         assert!(child.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && child.ends_with("-00"));
@@ -90,7 +80,7 @@ mod tests {
     #[test]
     fn anything_else_begins_a_trace_of_its_own() {
         for bad in ["", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-00", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"] {
-            let (one, two) = (Trace::of(&params(bad)), Trace::of(&params(bad)));
+            let (one, two) = (Trace::of(Some(bad)), Trace::of(None));
             assert_eq!(one.id().len(), 32, "{bad}");
             assert_ne!(one.id(), two.id());
         }

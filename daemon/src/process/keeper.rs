@@ -50,6 +50,9 @@ pub(super) fn live(channel: OwnedFd) -> ExitCode {
     if super::orphans::become_subreaper().is_err() {
         return ExitCode::FAILURE;
     }
+    if let Some(soft) = launch.descriptors {
+        super::limits::set_descriptors(soft);
+    }
     let server = match guard::Exec::new(&launch.program, &launch.args, &launch.env, &launch.cwd) {
         Ok(exec) => exec.spawn(),
         Err(_) => Err((super::orders::Step::Exec, rustix::io::Errno::INVAL.raw_os_error())),

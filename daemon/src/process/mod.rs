@@ -7,6 +7,7 @@
 pub mod container;
 pub mod keeper;
 pub mod ladder;
+pub mod limits;
 #[cfg(target_os = "linux")]
 pub mod nursery;
 pub mod orders;

@@ -24,6 +24,8 @@ pub struct LaunchOrder {
     pub cwd: PathBuf,
     /// What happens to processes that left the session.
     pub leavers: Leavers,
+    /// Soft limit of open descriptors; `None` leaves the inherited one.
+    pub descriptors: Option<u64>,
     /// Set when the program is a container client.
     pub container: Option<ContainerOrder>,
 }
@@ -227,6 +229,7 @@ impl Order {
                 }
                 out.text(launch.cwd.as_os_str());
                 out.byte(u8::from(launch.leavers == Leavers::Keep));
+                out.wide(launch.descriptors.unwrap_or(0));
                 match &launch.container {
                     None => out.byte(0),
                     Some(container) => {
@@ -308,6 +311,7 @@ fn parse_order(kind: u8, body: &[u8]) -> Option<Order> {
                 (0..from.number()?).map(|_| Some((from.text()?, from.text()?))).collect::<Option<_>>()?;
             let cwd = from.text()?.into();
             let leavers = if from.flag()? { Leavers::Keep } else { Leavers::End };
+            let descriptors = Some(from.wide()?).filter(|limit| *limit != 0);
             let container = if from.flag()? {
                 let label = from.text()?.into_string().ok()?;
                 let cidfile = Some(from.text()?).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -317,7 +321,7 @@ fn parse_order(kind: u8, body: &[u8]) -> Option<Order> {
             } else {
                 None
             };
-            Order::Launch(Box::new(LaunchOrder { program, args, env, cwd, leavers, container }))
+            Order::Launch(Box::new(LaunchOrder { program, args, env, cwd, leavers, descriptors, container }))
         }
         2 => Order::Stop { budget_ms: from.number()? },
         3 => Order::Nurse,
@@ -381,6 +385,10 @@ impl Writer {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
+    fn wide(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
     fn count(&mut self, count: usize) {
         self.number(u32::try_from(count).expect("lists come from config and from capped reports"));
     }
@@ -418,6 +426,12 @@ impl Reader<'_> {
         let (bytes, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*bytes))
+    }
+
+    fn wide(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*bytes))
     }
 
     fn text(&mut self) -> Option<OsString> {
@@ -459,9 +473,10 @@ mod tests {
             prop::collection::vec((text(), text()), 0..4),
             text(),
             any::<bool>(),
+            prop::option::of(1u64..),
             container(),
         )
-            .prop_map(|(program, args, env, cwd, keep, container)| {
+            .prop_map(|(program, args, env, cwd, keep, descriptors, container)| {
                 let leavers = if keep { Leavers::Keep } else { Leavers::End };
                 Order::Launch(Box::new(LaunchOrder {
                     program: program.into(),
@@ -469,6 +484,7 @@ mod tests {
                     env,
                     cwd: cwd.into(),
                     leavers,
+                    descriptors,
                     container,
                 }))
             });

@@ -3,17 +3,17 @@
 //! Owner: the supervisor. Promise: `Ended` is said only after the launcher has proven that nothing
 //! of the generation is left; the pipes are closed before the process is ended.
 
-use super::launch::{Launched, Launcher, Process};
+use super::launch::{Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
-use super::supervisor::{Job, Supervisor};
+use super::status::ServerStatus;
+use super::supervisor::{Job, Shared, Supervisor};
 use super::wire::task::Wire;
 use super::wire::{EndReason, Fact, WireHandle, WireLimits};
 use crate::names::{Generation, ServerName};
-use crate::tasks::TaskGroup;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -41,12 +41,13 @@ pub(crate) struct Body {
 
 impl Body {
     /// Starts the connection on the pipes of `launched`.
-    pub(crate) fn start(launched: Launched, generation: Generation, tasks: &TaskGroup) -> (Self, WireHandle) {
+    pub(crate) fn start(launched: Launched, generation: Generation, shared: &Shared) -> (Self, WireHandle) {
         let (facts_in, facts) = mpsc::channel(FACT_BACKLOG);
         let wire_stop = CancellationToken::new();
         let pipes = (launched.stdin, launched.stdout);
+        let limits = WireLimits { roots: shared.roots.clone(), ..WireLimits::default() };
         let (wire, ended) =
-            Wire::start(generation, pipes, facts_in, WireLimits::default(), wire_stop.clone(), tasks);
+            Wire::start(generation, pipes, facts_in, limits, wire_stop.clone(), &shared.tasks);
         let body = Self {
             pid: launched.pid,
             guard_pid: launched.guard_pid,
@@ -82,7 +83,8 @@ impl Body {
         }
         while let Err(survivors) = self.process.stop(limits.stop).await {
             error!(server = %limits.name, pids = ?survivors.pids, "processes outlived KILL");
-            limits.launcher.note(&limits.name, &survivors.to_string());
+            limits.log.note(&survivors.to_string());
+            limits.status.send_modify(|status| status.survivors = Some(survivors));
             tokio::time::sleep(SURVIVOR_RETRY).await;
         }
     }
@@ -99,7 +101,8 @@ async fn quiet(wire: &WireHandle) {
 /// The bounds of an end.
 pub(crate) struct EndLimits {
     pub(crate) name: ServerName,
-    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) status: watch::Sender<ServerStatus>,
     /// From closing stdin to proven death.
     pub(crate) stop: Duration,
     /// For calls in flight.
@@ -142,7 +145,8 @@ impl Supervisor {
         self.ending = Some(order.clone());
         let limits = EndLimits {
             name: self.name.clone(),
-            launcher: self.shared.launcher.clone(),
+            log: self.log.clone(),
+            status: self.status.clone(),
             stop: self.shared.stop_budget,
             drain: self.shared.drain_limit,
         };
@@ -152,11 +156,10 @@ impl Supervisor {
     /// Nothing of the generation is left.
     pub(crate) fn ended(&mut self) {
         self.ending = None;
-        let tail: Arc<[String]> = self.shared.launcher.stderr_tail(&self.name).into();
         self.status.send_modify(|status| {
             status.pid = None;
             status.guard_pid = None;
-            status.stderr_tail = tail;
+            status.survivors = None;
         });
         // A use during the stop starts the next generation at once; this one is gone all the same.
         for done in self.stop_waiters.drain(..) {

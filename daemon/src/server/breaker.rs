@@ -32,6 +32,20 @@ pub struct Open {
     pub retry_in: Duration,
 }
 
+/// What the outcome of a call changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Calls are refused from now on.
+    Opened {
+        /// Failures in a row.
+        failures: u32,
+    },
+    /// Calls pass again.
+    Closed,
+    /// Nothing.
+    None,
+}
+
 /// The three states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
@@ -99,30 +113,40 @@ impl Core {
         Ok(self.epoch)
     }
 
-    fn finish(&mut self, epoch: u64, outcome: Outcome, now: Instant) {
+    fn finish(&mut self, epoch: u64, outcome: Outcome, now: Instant) -> Turn {
         if epoch != self.epoch {
             // A call from before the last change of state: its news is old.
-            return;
+            return Turn::None;
         }
         match (self.state, outcome) {
-            (State::Closed, Outcome::Success) => self.failures = 0,
+            (State::Closed, Outcome::Success) => {
+                self.failures = 0;
+                Turn::None
+            }
             (State::Closed, Outcome::Failure) => {
                 self.failures = self.failures.saturating_add(1);
-                if self.failures >= self.threshold {
-                    self.enter(State::Open { until: now + self.cooldown });
+                if self.failures < self.threshold {
+                    return Turn::None;
                 }
+                self.enter(State::Open { until: now + self.cooldown });
+                Turn::Opened { failures: self.failures }
             }
             (State::Probing { .. }, Outcome::Success) => {
                 self.failures = 0;
                 self.enter(State::Closed);
+                Turn::Closed
             }
             (State::Probing { .. }, Outcome::Failure) => {
                 self.failures = self.failures.saturating_add(1);
                 self.enter(State::Open { until: now + self.cooldown });
+                Turn::Opened { failures: self.failures }
             }
             // `until` has passed, so the next call becomes the probe.
-            (State::Probing { until }, Outcome::Neutral) => self.enter(State::Open { until }),
-            (State::Closed, Outcome::Neutral) | (State::Open { .. }, _) => {}
+            (State::Probing { until }, Outcome::Neutral) => {
+                self.enter(State::Open { until });
+                Turn::None
+            }
+            (State::Closed, Outcome::Neutral) | (State::Open { .. }, _) => Turn::None,
         }
     }
 
@@ -238,10 +262,10 @@ pub enum WasOpen {
 }
 
 impl Permit {
-    /// Reports how the call went.
-    pub fn finish(mut self, outcome: Outcome, now: Instant) {
+    /// Reports how the call went; returns what it changed, for the log.
+    pub fn finish(mut self, outcome: Outcome, now: Instant) -> Turn {
         self.settled = true;
-        self.breaker.lock().finish(self.epoch, outcome, now);
+        self.breaker.lock().finish(self.epoch, outcome, now)
     }
 }
 
@@ -264,8 +288,8 @@ mod tests {
         BreakerConfig { threshold: NonZeroU32::new(threshold).unwrap(), cooldown, count_tool_errors: false }
     }
 
-    fn fail(breaker: &Breaker, now: Instant) {
-        breaker.try_acquire(now).unwrap().finish(Outcome::Failure, now);
+    fn fail(breaker: &Breaker, now: Instant) -> Turn {
+        breaker.try_acquire(now).unwrap().finish(Outcome::Failure, now)
     }
 
     #[test]
@@ -278,7 +302,7 @@ mod tests {
         fail(&breaker, t);
         fail(&breaker, t);
         assert!(breaker.check(t).is_ok());
-        fail(&breaker, t);
+        assert_eq!(fail(&breaker, t), Turn::Opened { failures: 3 });
         let open = breaker.try_acquire(t + Duration::from_secs(20)).unwrap_err();
         assert_eq!(open, Open { failures: 3, retry_in: Duration::from_secs(40) });
     }
@@ -297,7 +321,7 @@ mod tests {
         let open = breaker.try_acquire(later).unwrap_err();
         assert_eq!((open.failures, open.retry_in), (2, Duration::from_secs(60)));
         let probe = breaker.try_acquire(later + Duration::from_secs(60)).unwrap();
-        probe.finish(Outcome::Success, later);
+        assert_eq!(probe.finish(Outcome::Success, later), Turn::Closed);
         assert_eq!(breaker.snapshot(later).state, BreakerState::Closed);
     }
 

@@ -51,8 +51,8 @@ pub async fn diagnose(config: &ServerConfig, shared: &Shared) -> Diagnosis {
     let before = handle.status().borrow().clone();
     handle.stop(StopReason::Removed).await;
     let after = handle.status().borrow().clone();
-    // The phase that was reached, with the last words that came in the end.
-    let status = ServerStatus { stderr_tail: after.stderr_tail, last_exit: after.last_exit, ..before };
+    // The phase that was reached; a crash may have been noticed only in the end.
+    let status = ServerStatus { last_exit: after.last_exit, ..before };
     Diagnosis { outcome, status, listing, total }
 }
 

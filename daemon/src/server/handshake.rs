@@ -95,15 +95,38 @@ fn asked(choice: &ProtocolChoice) -> Result<&'static str, HandshakeError> {
     }
 }
 
-/// Parameters of `initialize`. No capability is declared: a shared instance can honour none of
-/// them for a client that it does not know.
-fn initialize_params(revision: &str) -> Box<RawValue> {
+/// What an instance can do for its server. Nothing else is declared: an instance cannot ask a client
+/// that it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Nothing.
+    Nothing,
+    /// `roots/list` has something to say.
+    Roots,
+}
+
+impl Offer {
+    /// By the JSON array that `roots/list` is answered with.
+    pub fn of_roots(roots: &str) -> Self {
+        if roots == "[]" { Self::Nothing } else { Self::Roots }
+    }
+
+    fn capabilities(self) -> &'static str {
+        match self {
+            Self::Nothing => "{}",
+            Self::Roots => r#"{"roots":{}}"#,
+        }
+    }
+}
+
+/// Parameters of `initialize`.
+fn initialize_params(revision: &str, offer: Offer) -> Box<RawValue> {
     let mut info = ObjectWriter::default();
     info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
     let mut params = ObjectWriter::default();
     params
         .string("protocolVersion", revision)
-        .member("capabilities", "{}")
+        .member("capabilities", offer.capabilities())
         .member("clientInfo", info.finish().get());
     params.finish()
 }
@@ -143,15 +166,16 @@ fn read_result(result: &RawValue, asked: &str, choice: &ProtocolChoice) -> Resul
 pub async fn initialize(
     wire: &WireHandle,
     choice: &ProtocolChoice,
+    offer: Offer,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let first = asked(choice)?;
-    let agreed = match ask(wire, first, budget).await? {
+    let agreed = match ask(wire, first, offer, budget).await? {
         Answer::Result(result) => read_result(&result, first, choice)?,
         Answer::Error(error) => match other_revision(&error, first, choice) {
             None => return Err(refused(&error)),
             // Some servers answer an error where the protocol wants their own revision as a result.
-            Some(second) => match ask(wire, second, budget).await? {
+            Some(second) => match ask(wire, second, offer, budget).await? {
                 Answer::Result(result) => read_result(&result, second, choice)?,
                 Answer::Error(error) => return Err(refused(&error)),
             },
@@ -161,8 +185,8 @@ pub async fn initialize(
     Ok(agreed)
 }
 
-async fn ask(wire: &WireHandle, revision: &str, budget: Duration) -> Result<Answer, WireError> {
-    let params = Some(initialize_params(revision));
+async fn ask(wire: &WireHandle, revision: &str, offer: Offer, budget: Duration) -> Result<Answer, WireError> {
+    let params = Some(initialize_params(revision, offer));
     // The wire's own limits, not a timer here: they know when the machine slept.
     let (idle, cap, progress) = (budget, budget, Progress::Unwanted);
     wire.request(Request { method: "initialize".into(), params, idle, cap, progress })?.done().await

@@ -50,8 +50,9 @@ pub trait Process: Send {
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, Result<(), Survivors>>;
 }
 
-/// A checked and resolved server, ready to be started once. Dropping it starts nothing; the future
-/// it makes must be awaited to its end, because a process may exist from its first poll on.
+/// A checked and resolved server, ready to be started once. Dropping it starts nothing. The future
+/// that it makes should be awaited to its end: dropped half-way, what it began ends by itself, but
+/// nobody learns when.
 pub type Ignition = Box<dyn FnOnce(Generation) -> BoxFuture<'static, Result<Launched, Failure>> + Send>;
 
 /// What runs servers.
@@ -67,9 +68,15 @@ pub trait Launcher: Send + Sync {
         report: Reporter,
     ) -> BoxFuture<'static, Result<Ignition, Failure>>;
 
-    /// The last lines that the server wrote on stderr, control characters escaped, unredacted.
-    fn stderr_tail(&self, server: &ServerName) -> Vec<String>;
+    /// The server's log. Its tail is kept for as long as somebody holds the log.
+    fn log(&self, server: &ServerName) -> Arc<dyn Log>;
+}
 
-    /// Writes a line of the daemon's own into the server's log.
-    fn note(&self, server: &ServerName, line: &str);
+/// What a server wrote on stderr, and the daemon's remarks between.
+pub trait Log: std::fmt::Debug + Send + Sync {
+    /// The last lines, oldest first, control characters escaped.
+    fn tail(&self) -> Vec<String>;
+
+    /// Writes a remark of the daemon.
+    fn note(&self, line: &str);
 }

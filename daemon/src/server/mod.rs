@@ -25,6 +25,7 @@ pub(crate) mod starting;
 pub mod status;
 pub mod supervisor;
 pub mod transport;
+pub(crate) mod vitals;
 pub mod wire;
 
 /// The handles of all configured servers that are to be run, by name.

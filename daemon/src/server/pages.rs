@@ -106,3 +106,90 @@ pub fn read_error(error: &RawValue) -> (i64, String) {
     let message = members.as_ref().and_then(|m| m.text("message")).unwrap_or_default();
     (code.unwrap_or(-32603), message.chars().take(300).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::WireLimits;
+    use super::super::wire::task::Wire;
+    use super::*;
+    use crate::names::Generation;
+    use crate::tasks::TaskGroup;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::unix::pipe;
+    use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
+
+    /// A server that answers each request with what `answer` makes of the cursor.
+    fn server(answer: impl Fn(Option<&str>) -> Value + Send + 'static) -> WireHandle {
+        let (stdin, input) = pipe::pipe().unwrap();
+        let (mut output, stdout) = pipe::pipe().unwrap();
+        let tasks = TaskGroup::new();
+        tasks.spawn(async move {
+            let mut lines = BufReader::new(input).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let request: Value = serde_json::from_str(&line).unwrap();
+                let mut reply = answer(request["params"]["cursor"].as_str());
+                reply["id"] = request["id"].clone();
+                output.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+            }
+        });
+        let (facts, _) = mpsc::channel(1);
+        let limits = WireLimits::default();
+        Wire::start(Generation(1), (stdin, stdout), facts, limits, CancellationToken::new(), &tasks).0
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    fn page(name: &str, next: &Value) -> Value {
+        json!({"result": {"tools": [{"name": name, "inputSchema": {}}], "nextCursor": next}})
+    }
+
+    #[tokio::test]
+    async fn all_pages_are_read_and_an_empty_cursor_is_a_cursor() {
+        let wire = server(|cursor| match cursor {
+            None => page("a", &json!("")),
+            Some("") => page("b", &json!("c3")),
+            Some(_) => page("c", &Value::Null),
+        });
+        assert_eq!(fetch(&wire, ListKind::Tools, soon()).await.unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn method_not_found_is_an_empty_list_and_another_error_is_an_error() {
+        let wire = server(|_| json!({"error": {"code": -32601, "message": "no such method"}}));
+        assert!(fetch(&wire, ListKind::Prompts, soon()).await.unwrap().is_empty());
+        let wire = server(|_| json!({"error": {"code": -32000, "message": "database is down"}}));
+        let error = fetch(&wire, ListKind::Tools, soon()).await.unwrap_err();
+        assert_eq!(error.to_string(), "tools/list: the server answered error -32000: database is down");
+    }
+
+    #[tokio::test]
+    async fn a_repeated_cursor_ends_the_list() {
+        let wire = server(|_| page("a", &json!("again")));
+        let part = fetch(&wire, ListKind::Tools, soon()).await.unwrap();
+        assert_eq!(part.len(), 1, "the second page repeats the tool and is dropped");
+        let notes: Vec<String> = part.notes().iter().map(ToString::to_string).collect();
+        assert!(notes.iter().any(|note| note.contains("repeats a cursor")), "{notes:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_went_away_is_named_as_gone() {
+        let (stdin, input) = pipe::pipe().unwrap();
+        let (output, stdout) = pipe::pipe().unwrap();
+        drop((input, output));
+        let (facts, _) = mpsc::channel(1);
+        let (wire, _) = Wire::start(
+            Generation(1),
+            (stdin, stdout),
+            facts,
+            WireLimits::default(),
+            CancellationToken::new(),
+            &TaskGroup::new(),
+        );
+        let error = fetch(&wire, ListKind::Tools, soon()).await.unwrap_err();
+        assert!(matches!(error, ListError::Wire { source: WireError::Gone { .. }, .. }), "{error}");
+    }
+}

@@ -16,6 +16,13 @@ use tokio::time::Instant;
 /// Time until a notice that changed nothing is checked once more.
 pub(crate) const RECHECK: Duration = Duration::from_millis(500);
 
+/// Time between two refreshes that notices cause; doubles while they change nothing, so that a
+/// server which announces a change whenever it is asked cannot keep itself and us busy.
+const NOTICE_GAP: Duration = Duration::from_millis(200);
+
+/// Longest such time.
+const NOTICE_GAP_CAP: Duration = Duration::from_secs(30);
+
 /// Time for one list on a refresh.
 const LIST_BUDGET: Duration = Duration::from_secs(30);
 
@@ -42,6 +49,10 @@ pub(crate) struct Refresh {
     wanted: HashSet<ListKind>,
     again: HashSet<ListKind>,
     again_at: Option<Instant>,
+    /// No refresh for a notice before this.
+    not_before: Option<Instant>,
+    /// Notices in a row that changed nothing.
+    idle_notices: u32,
 }
 
 impl Refresh {
@@ -57,7 +68,9 @@ impl Refresh {
 
     /// When [`due`](Self::due) is worth asking.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
-        self.again_at.filter(|_| self.running.is_none())
+        let wanted = self.not_before.filter(|_| !self.wanted.is_empty());
+        let next = [wanted, self.again_at].into_iter().flatten().min();
+        next.filter(|_| self.running.is_none())
     }
 
     /// Starts what is wanted or due, unless something runs.
@@ -65,7 +78,8 @@ impl Refresh {
         if self.running.is_some() {
             return;
         }
-        if !self.wanted.is_empty() {
+        let may = self.not_before.is_none_or(|at| at <= now);
+        if !self.wanted.is_empty() && may {
             let kinds = in_order(&self.wanted);
             self.wanted.clear();
             self.running = Some(Box::pin(read(wire.clone(), kinds, Cause::Notice)));
@@ -91,6 +105,13 @@ impl Refresh {
     /// Notes the end of a refresh; arms the second look where a notice changed nothing.
     pub(crate) fn finished(&mut self, refreshed: &Refreshed, changed: Changed, now: Instant) {
         self.running = None;
+        self.idle_notices = match (refreshed.cause, changed) {
+            (_, Changed::Something) => 0,
+            (Cause::Notice, Changed::Nothing) => self.idle_notices.saturating_add(1),
+            (Cause::Own, Changed::Nothing) => self.idle_notices,
+        };
+        let gap = NOTICE_GAP.saturating_mul(1 << self.idle_notices.min(16)).min(NOTICE_GAP_CAP);
+        self.not_before = Some(now + gap);
         match (refreshed.cause, changed) {
             (Cause::Notice, Changed::Nothing) => {
                 self.again.extend(&refreshed.kinds);

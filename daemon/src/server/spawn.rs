@@ -7,7 +7,7 @@
 use super::base_env::{BaseEnv, probe_disk};
 use super::environment::{self, ResolveError, Resolved};
 use super::gate;
-use super::launch::{Ignition, Launched, Launcher, Process, Survivors};
+use super::launch::{Ignition, Launched, Launcher, Log, Process, Survivors};
 use super::lifecycle::Failure;
 use super::osv::{Osv, Verdict};
 use super::status::{Exit, Reporter};
@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Lines of stderr kept for status.
 const TAIL_LINES: usize = 20;
@@ -86,12 +87,18 @@ impl Launcher for StdioLauncher {
         })
     }
 
-    fn stderr_tail(&self, server: &ServerName) -> Vec<String> {
-        self.logs.open(server).tail(TAIL_LINES)
+    fn log(&self, server: &ServerName) -> Arc<dyn Log> {
+        Arc::new(self.logs.open(server))
+    }
+}
+
+impl Log for ServerLog {
+    fn tail(&self) -> Vec<String> {
+        Self::tail(self, TAIL_LINES)
     }
 
-    fn note(&self, server: &ServerName, line: &str) {
-        self.logs.open(server).note(line);
+    fn note(&self, line: &str) {
+        Self::note(self, line);
     }
 }
 
@@ -197,7 +204,9 @@ async fn start(
     let child = stdio::launch(launch, &means.guard_exe, &means.ledger).await.map_err(failure)?;
     means.log.note(&format!("started, generation {generation}, pid {}", child.pid));
     let drained = means.tasks.spawn(drain(child.stderr, means.log.clone()));
-    let process = ChildProcess { control: child.control, log: means.log, drained: Some(drained) };
+    let daemon_ends = means.tasks.stop_signal();
+    let process =
+        ChildProcess { control: child.control, log: means.log, drained: Some(drained), daemon_ends };
     Ok(Launched {
         pid: Some(child.pid),
         guard_pid: Some(child.guard_pid),
@@ -226,6 +235,7 @@ struct ChildProcess {
     control: Control,
     log: ServerLog,
     drained: Option<JoinHandle<()>>,
+    daemon_ends: CancellationToken,
 }
 
 impl Process for ChildProcess {
@@ -245,9 +255,13 @@ impl Process for ChildProcess {
                 Ok(stopped) => stopped,
                 Err(StopError::Survivors { pids, .. }) => return Err(Survivors { pids }),
             };
-            if let Some(drained) = self.drained.take() {
-                // A process that was told to stay may hold stderr for ever: it keeps its reader.
-                let _ = tokio::time::timeout(LAST_WORDS, drained).await;
+            if let Some(mut drained) = self.drained.take() {
+                // A process that was told to stay may hold stderr for ever: it keeps its reader for
+                // as long as the daemon lives.
+                let all_read = tokio::time::timeout(LAST_WORDS, &mut drained).await.is_ok();
+                if !all_read && self.daemon_ends.is_cancelled() {
+                    drained.abort();
+                }
             }
             self.log.note(&format!("ended: {}", stopped.exit));
             for ended in &stopped.ended {

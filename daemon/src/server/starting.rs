@@ -4,19 +4,24 @@
 //! a process may exist from its first poll on. Time spent waiting for a start slot is not charged
 //! to the server. `diagnose` runs the same steps.
 
-use super::handshake::{self, Agreed, HandshakeError};
+use super::body::Body;
+use super::breaker::WasOpen;
+use super::handshake::{self, Agreed, HandshakeError, Offer};
+use super::health::Ping;
 use super::launch::{Ignition, Launched, Launcher};
-use super::lifecycle::Failure;
+use super::lifecycle::{Event, Failure, Phase};
 use super::listing::{ListKind, Part, has_capability};
 use super::pages::{self, ListError};
 use super::places::{Place, Places};
 use super::status::Reporter;
+use super::supervisor::{Job, Supervisor};
 use super::wire::{WireError, WireHandle};
 use crate::config::ServerConfig;
 use crate::names::Generation;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::info;
 
 /// Ready to be launched, with a place among the starts that may run at once.
 pub(crate) struct Prepared {
@@ -53,14 +58,22 @@ pub(crate) async fn prepare(
     Ok(Prepared { ignition, place })
 }
 
-/// Starts the process. Not cancel safe.
+/// Starts the process, within `budget`: a program on a file system that hangs must not keep the
+/// supervisor. Not cancel safe before that.
 pub(crate) async fn launch(
     ignition: Ignition,
     generation: Generation,
+    budget: Duration,
     report: Reporter,
 ) -> Result<Launched, Failure> {
     let started = Instant::now();
-    let launched = ignition(generation).await;
+    let launched = match tokio::time::timeout(budget, ignition(generation)).await {
+        Ok(launched) => launched,
+        // The program itself never ran; what waits to run it ends with the dropped future.
+        Err(_) => {
+            Err(Failure::transient(format!("the program was not started by the system within {budget:?}")))
+        }
+    };
     match &launched {
         Ok(launched) => {
             let pid = launched.pid.map(|pid| format!("pid {pid}")).unwrap_or_default();
@@ -75,11 +88,12 @@ pub(crate) async fn launch(
 pub(crate) async fn introduce(
     wire: WireHandle,
     config: Arc<ServerConfig>,
+    offer: Offer,
     budget: Duration,
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::initialize(&wire, &config.protocol, budget).await {
+    let agreed = match handshake::initialize(&wire, &config.protocol, offer, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -136,4 +150,60 @@ fn handshake_failed(wire: &WireHandle, error: HandshakeError) -> IntroduceError 
 fn describe(agreed: &Agreed) -> String {
     let name = if agreed.name.is_empty() { "unnamed" } else { &agreed.name };
     format!("{name} {}, protocol {}", agreed.version, agreed.revision)
+}
+
+impl Supervisor {
+    pub(super) fn launched(&mut self, launched: Result<Launched, Failure>) {
+        match launched {
+            Ok(launched) => {
+                let (body, wire) = Body::start(launched, self.life.generation, &self.shared);
+                info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
+                self.status.send_modify(|status| {
+                    status.pid = body.pid;
+                    status.guard_pid = body.guard_pid;
+                    status.wire = Some(wire.stats().clone());
+                });
+                self.body = Some(body);
+                match self.ending.take() {
+                    // A stop was asked for while the process came up.
+                    Some(order) => self.end_body(order),
+                    None => {
+                        let (config, report) =
+                            (self.config.borrow().clone(), self.status.borrow().report.clone());
+                        let introducing =
+                            introduce(wire, config, Offer::of_roots(&self.shared.roots), self.budget, report);
+                        self.job = Some(Job::Introducing(Box::pin(introducing)));
+                    }
+                }
+            }
+            Err(failure) => match self.ending.take() {
+                Some(_) => self.ended(),
+                None => self.fell(failure),
+            },
+        }
+    }
+
+    pub(super) fn introduced(&mut self, introduced: Introduced) {
+        self.place = None;
+        let Some(body) = &self.body else { return };
+        let wire = body.wire.clone();
+        let agreed = Arc::new(introduced.agreed);
+        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
+        listing.capabilities = Some(agreed.capabilities.clone());
+        listing.instructions.clone_from(&agreed.instructions);
+        listing.only_declared();
+        listing.extend(introduced.tools);
+        self.publish_listing(listing);
+        self.status.send_modify(|status| status.agreed = Some(agreed.clone()));
+        self.set_ping(Ping::default());
+        self.probe_after = Instant::now();
+        self.feed(Event::Started);
+        if matches!(self.life.phase, Phase::Ready { .. }) {
+            if self.breaker.reconnected() == WasOpen::Yes {
+                info!(server = %self.name, "breaker closed");
+            }
+            self.refresh.rest_of(&agreed.capabilities, &wire);
+            self.live.send_replace(Some(wire));
+        }
+    }
 }

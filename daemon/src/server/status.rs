@@ -4,6 +4,8 @@
 //! variables only, arguments are left to the reader to mask. May not touch: processes.
 
 use super::handshake::Agreed;
+use super::health::Ping;
+use super::launch::{Log, Survivors};
 use super::lifecycle::Phase;
 use super::listing::Listing;
 use super::wire::WireStats;
@@ -165,12 +167,14 @@ pub struct ServerStatus {
     pub agreed: Option<Arc<Agreed>>,
     /// How the last generation that ended by itself ended.
     pub last_exit: Option<Exit>,
-    /// Last lines on stderr when a generation last failed; mask before showing.
-    pub stderr_tail: Arc<[String]>,
+    /// What the server wrote on stderr.
+    pub log: Arc<dyn Log>,
     /// The report of the last start; grows while starting.
     pub report: Reporter,
-    /// What a person should know: latches, processes that cannot be ended.
-    pub notes: Vec<String>,
+    /// Processes of the last generation that outlived KILL; nothing is started before they end.
+    pub survivors: Option<Survivors>,
+    /// Whether it answers `ping`.
+    pub ping: Ping,
     /// Counters of the last generation's connection.
     pub wire: Option<Arc<WireStats>>,
     /// The listing, for its counts and notes.
@@ -179,7 +183,7 @@ pub struct ServerStatus {
 
 impl ServerStatus {
     /// Before anything happened.
-    pub fn new(name: ServerName, phase: Phase) -> Self {
+    pub fn new(name: ServerName, phase: Phase, log: Arc<dyn Log>) -> Self {
         Self {
             name,
             phase,
@@ -190,12 +194,18 @@ impl ServerStatus {
             attempts: 0,
             agreed: None,
             last_exit: None,
-            stderr_tail: Arc::from([]),
+            log,
             report: Reporter::default(),
-            notes: Vec::new(),
+            survivors: None,
+            ping: Ping::default(),
             wire: None,
             listing: None,
         }
+    }
+
+    /// The last lines on stderr with the daemon's remarks, oldest first; mask before showing.
+    pub fn stderr_tail(&self) -> Vec<String> {
+        self.log.tail()
     }
 
     /// Spawns after the first.
@@ -215,6 +225,15 @@ impl ServerStatus {
             Phase::BackingOff { failure, .. } | Phase::Parked { failure, .. } => failure.to_string(),
             Phase::NeedsAuth { failure, .. } => failure.to_string(),
         }
+    }
+
+    /// What a person should know: latches, processes that cannot be ended.
+    pub fn notes(&self) -> Vec<String> {
+        let ping = match self.ping {
+            Ping::Asked => None,
+            Ping::Ignored => Some("it does not answer ping; tools/list is asked instead".to_owned()),
+        };
+        self.survivors.iter().map(ToString::to_string).chain(ping).collect()
     }
 
     /// Since the handshake; zero unless ready.

@@ -7,15 +7,15 @@
 //! its budget also while it starts. May touch: the process, the wire. May not touch: calls, clients.
 
 use super::body::{Body, EndOrder};
-use super::breaker::{Breaker, WasOpen};
+use super::breaker::Breaker;
 use super::gate;
 use super::handle::{Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
-use super::health::{self, Ping, Verdict};
-use super::launch::{Launched, Launcher};
+use super::health::{Ping, Verdict};
+use super::launch::{Launched, Launcher, Log};
 use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
-use super::listing::{ListKind, Listing};
+use super::listing::Listing;
 use super::places::{Place, Places};
-use super::refresh::{Changed, Refresh, Refreshed};
+use super::refresh::{Refresh, Refreshed};
 use super::slots::Slots;
 use super::starting::{self, IntroduceError, Introduced, Prepared};
 use super::status::{Exit, Reporter, ServerStatus};
@@ -29,15 +29,11 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
-
-/// Time for the exit report after the connection broke, so that status names the exit code.
-const EXIT_GRACE: Duration = Duration::from_millis(50);
 
 /// What all supervisors share.
 #[derive(Clone)]
@@ -54,6 +50,8 @@ pub struct Shared {
     pub drain_limit: Duration,
     /// Whether servers may be started at all.
     pub starts: Starts,
+    /// What the instance answers to `roots/list`, a JSON array. Default `[]`: it has none to offer.
+    pub roots: Arc<str>,
 }
 
 impl Shared {
@@ -66,6 +64,7 @@ impl Shared {
             stop_budget: Duration::from_secs(5),
             drain_limit: Duration::from_secs(30),
             starts,
+            roots: Arc::from("[]"),
         }
     }
 
@@ -129,37 +128,38 @@ type Waiter = oneshot::Sender<Result<WireHandle, NotReady>>;
 
 /// The task's state; see the module documentation.
 pub struct Supervisor {
-    pub(crate) name: ServerName,
-    config: watch::Sender<Arc<ServerConfig>>,
-    pub(crate) shared: Shared,
-    policy: Policy,
-    life: Life,
-    asks: mpsc::Receiver<Ask>,
-    stop: CancellationToken,
-    breaker: Breaker,
-    pub(crate) slots: Slots,
-    pub(crate) status: watch::Sender<ServerStatus>,
-    listing: watch::Sender<Option<Arc<Listing>>>,
-    live: watch::Sender<Option<WireHandle>>,
-    facts: broadcast::Sender<Arc<ServerFact>>,
-    pub(crate) job: Option<Job>,
+    pub(super) name: ServerName,
+    pub(super) config: watch::Sender<Arc<ServerConfig>>,
+    pub(super) shared: Shared,
+    pub(super) log: Arc<dyn Log>,
+    pub(super) policy: Policy,
+    pub(super) life: Life,
+    pub(super) asks: mpsc::Receiver<Ask>,
+    pub(super) stop: CancellationToken,
+    pub(super) breaker: Breaker,
+    pub(super) slots: Slots,
+    pub(super) status: watch::Sender<ServerStatus>,
+    pub(super) listing: watch::Sender<Option<Arc<Listing>>>,
+    pub(super) live: watch::Sender<Option<WireHandle>>,
+    pub(super) facts: broadcast::Sender<Arc<ServerFact>>,
+    pub(super) job: Option<Job>,
     /// Set while an end is under way or due after a launch.
-    pub(crate) ending: Option<EndOrder>,
-    pub(crate) body: Option<Body>,
+    pub(super) ending: Option<EndOrder>,
+    pub(super) body: Option<Body>,
     /// The place among the starts, held until the introduction is over.
-    pub(crate) place: Option<Place>,
+    pub(super) place: Option<Place>,
     /// Budget of the start under way.
-    budget: Duration,
+    pub(super) budget: Duration,
     /// The connection broke; this is the reason unless the exit report tells a better one in time.
-    dying: Option<(Failure, Instant)>,
-    refresh: Refresh,
-    probe: Option<BoxFuture<'static, Verdict>>,
-    ping: Ping,
+    pub(super) dying: Option<(Failure, Instant)>,
+    pub(super) refresh: Refresh,
+    pub(super) probe: Option<BoxFuture<'static, Verdict>>,
+    pub(super) ping: Ping,
     /// Not to be probed before.
-    probe_after: Instant,
-    waiters: Vec<Waiter>,
-    pub(crate) stop_waiters: Vec<oneshot::Sender<()>>,
-    leaving: bool,
+    pub(super) probe_after: Instant,
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) stop_waiters: Vec<oneshot::Sender<()>>,
+    pub(super) leaving: bool,
 }
 
 impl Supervisor {
@@ -174,7 +174,8 @@ impl Supervisor {
             Known::Nothing => None,
             Known::Stale(listing) | Known::Current(listing) => Some(listing),
         };
-        let mut status = ServerStatus::new(name.clone(), life.phase.clone());
+        let log = shared.launcher.log(&name);
+        let mut status = ServerStatus::new(name.clone(), life.phase.clone(), log.clone());
         status.listing.clone_from(&listing);
         let supervisor = Self {
             name: name.clone(),
@@ -202,6 +203,7 @@ impl Supervisor {
             waiters: Vec::new(),
             stop_waiters: Vec::new(),
             leaving: false,
+            log,
             shared,
         };
         let handle = ServerHandle {
@@ -337,7 +339,7 @@ impl Supervisor {
             JobDone::Prepared(Ok(Prepared { ignition, place })) => {
                 self.place = Some(place);
                 let report = self.status.borrow().report.clone();
-                let launching = starting::launch(ignition, self.life.generation, report);
+                let launching = starting::launch(ignition, self.life.generation, self.budget, report);
                 self.job = Some(Job::Launching(Box::pin(launching)));
             }
             JobDone::Prepared(Err(failure)) => self.fell(failure),
@@ -346,156 +348,6 @@ impl Supervisor {
             JobDone::Introduced(Err(IntroduceError::Failed(failure))) => self.fell(failure),
             JobDone::Introduced(Err(IntroduceError::Gone(failure))) => self.breaks(failure),
             JobDone::Ended => self.ended(),
-        }
-    }
-
-    fn launched(&mut self, launched: Result<Launched, Failure>) {
-        match launched {
-            Ok(launched) => {
-                let (body, wire) = Body::start(launched, self.life.generation, &self.shared.tasks);
-                info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
-                self.status.send_modify(|status| {
-                    status.pid = body.pid;
-                    status.guard_pid = body.guard_pid;
-                    status.wire = Some(wire.stats().clone());
-                });
-                self.body = Some(body);
-                match self.ending.take() {
-                    // A stop was asked for while the process came up.
-                    Some(order) => self.end_body(order),
-                    None => {
-                        let (config, report) =
-                            (self.config.borrow().clone(), self.status.borrow().report.clone());
-                        let introducing = starting::introduce(wire, config, self.budget, report);
-                        self.job = Some(Job::Introducing(Box::pin(introducing)));
-                    }
-                }
-            }
-            Err(failure) => match self.ending.take() {
-                Some(_) => self.ended(),
-                None => self.fell(failure),
-            },
-        }
-    }
-
-    fn introduced(&mut self, introduced: Introduced) {
-        self.place = None;
-        let Some(body) = &self.body else { return };
-        let wire = body.wire.clone();
-        let agreed = Arc::new(introduced.agreed);
-        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
-        listing.capabilities = Some(agreed.capabilities.clone());
-        listing.instructions.clone_from(&agreed.instructions);
-        listing.only_declared();
-        listing.extend(introduced.tools);
-        self.publish_listing(listing);
-        self.status.send_modify(|status| status.agreed = Some(agreed.clone()));
-        self.ping = Ping::default();
-        self.probe_after = Instant::now();
-        self.feed(Event::Started);
-        if matches!(self.life.phase, Phase::Ready { .. }) {
-            if self.breaker.reconnected() == WasOpen::Yes {
-                info!(server = %self.name, "breaker closed");
-            }
-            self.refresh.rest_of(&agreed.capabilities, &wire);
-            self.live.send_replace(Some(wire));
-        }
-    }
-
-    /// The start or the running server failed for good.
-    fn fell(&mut self, failure: Failure) {
-        self.dying = None;
-        self.place = None;
-        let starting = matches!(self.life.phase, Phase::Starting { .. });
-        // Whoever waited for this start learns of it; later callers cause the next one.
-        let waiters = if starting { std::mem::take(&mut self.waiters) } else { Vec::new() };
-        self.feed(if starting { Event::StartFailed(failure.clone()) } else { Event::Lost(failure.clone()) });
-        let retry_in = self.next_step().map(|at| at.saturating_duration_since(Instant::now()));
-        for waiter in waiters {
-            let (server, failure) = (self.name.clone(), failure.clone());
-            let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in }));
-        }
-        if !self.waiters.is_empty() {
-            self.feed(Event::Used);
-        }
-    }
-
-    /// The connection broke: nobody may use it, but the exit report may still name the reason.
-    fn breaks(&mut self, failure: Failure) {
-        self.live.send_replace(None);
-        if self.dying.is_none() {
-            self.dying = Some((failure, Instant::now() + EXIT_GRACE));
-        }
-    }
-
-    fn exited(&mut self, exit: Exit) {
-        self.status.send_modify(|status| status.last_exit = Some(exit));
-        let starting = matches!(self.life.phase, Phase::Starting { .. });
-        let when = if starting { "before it was ready" } else { "while it was ready" };
-        let text = format!("the server {exit} {when}");
-        let permanent = starting && exit.is_permanent();
-        self.fell(if permanent { Failure::permanent(text) } else { Failure::transient(text) });
-    }
-
-    fn wire_ended(&mut self, reason: Option<EndReason>) {
-        if let Some(body) = &mut self.body {
-            body.ended = None;
-        }
-        let text = match reason {
-            Some(EndReason::Eof | EndReason::Stopped) => "the server closed its stdout".to_owned(),
-            Some(EndReason::Io(error)) => format!("the connection broke: {error}"),
-            None => "the connection's task panicked".to_owned(),
-        };
-        self.breaks(Failure::transient(text));
-    }
-
-    fn fact(&mut self, fact: Fact) {
-        match &fact {
-            Fact::ToolsChanged => self.refresh.noticed(&[ListKind::Tools]),
-            Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
-            Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
-            Fact::Log(params) => {
-                self.shared.launcher.note(&self.name, &format!("notification: {}", params.get()))
-            }
-            Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
-        }
-        // Nobody subscribed is no error: the fact is for clients, and there may be none.
-        let _ = self.facts.send(Arc::new(ServerFact { generation: self.life.generation, fact }));
-    }
-
-    fn refreshed(&mut self, refreshed: Refreshed) {
-        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
-        listing.extend(refreshed.parts.iter().cloned());
-        let changed = self.publish_listing(listing);
-        self.refresh.finished(&refreshed, changed, Instant::now());
-    }
-
-    /// Tells others only when the content is another; notes always reach the status.
-    fn publish_listing(&mut self, listing: Listing) -> Changed {
-        let listing = Arc::new(listing);
-        self.status.send_modify(|status| status.listing = Some(listing.clone()));
-        let same = self.listing.borrow().as_ref().is_some_and(|old| old.same_content(&listing));
-        if same {
-            return Changed::Nothing;
-        }
-        self.listing.send_replace(Some(listing));
-        Changed::Something
-    }
-
-    fn probed(&mut self, verdict: Verdict) {
-        self.probe = None;
-        self.probe_after = Instant::now() + health::RECONSIDER;
-        match verdict {
-            Verdict::Alive | Verdict::Gone => {}
-            Verdict::IgnoresPing => self.ping = Ping::Ignored,
-            // A call that came meanwhile explains the silence; look again later.
-            Verdict::Deaf if self.calls_at_server() > 0 => {}
-            Verdict::Deaf => {
-                let each = health::PROBE_BUDGET.as_secs();
-                self.fell(Failure::transient(format!(
-                    "deaf: answered neither ping nor tools/list in {each} s each"
-                )));
-            }
         }
     }
 
@@ -546,77 +398,6 @@ impl Supervisor {
     fn leave(&mut self, reason: StopReason) {
         self.leaving = true;
         self.feed(Event::StopAsked(reason));
-    }
-
-    fn timer(&mut self) {
-        let now = Instant::now();
-        if let Some((failure, at)) = &self.dying
-            && *at <= now
-        {
-            let failure = failure.clone();
-            self.fell(failure);
-            return;
-        }
-        self.feed(Event::TimerDue);
-        if self.idle_stop_at().is_some_and(|at| at <= now) {
-            self.feed(Event::StopAsked(StopReason::Idle));
-        }
-        if self.probe_at().is_some_and(|at| at <= now) {
-            self.probe_now();
-        }
-    }
-
-    fn probe_now(&mut self) {
-        let Some(wire) = self.live.borrow().clone() else { return };
-        if self.probe.is_some() {
-            return;
-        }
-        if self.calls_at_server() > 0 {
-            self.probe_after = Instant::now() + health::RECONSIDER;
-            return;
-        }
-        self.probe = Some(Box::pin(health::probe(wire, self.ping)));
-    }
-
-    fn calls_at_server(&self) -> u32 {
-        self.body.as_ref().map_or(0, |body| body.wire.stats().in_flight.load(Ordering::Relaxed))
-    }
-
-    fn next_step(&self) -> Option<Instant> {
-        self.life.next_step(&self.policy).map(Instant::from_std)
-    }
-
-    fn timer_at(&self) -> Option<Instant> {
-        let dying = self.dying.as_ref().map(|(_, at)| *at);
-        let refresh = self.live.borrow().as_ref().and_then(|_| self.refresh.wake_at());
-        [self.next_step(), dying, refresh, self.idle_stop_at(), self.probe_at()].into_iter().flatten().min()
-    }
-
-    fn ready_since(&self) -> Option<Instant> {
-        match self.life.phase {
-            Phase::Ready { since } => Some(Instant::from_std(since)),
-            _ => None,
-        }
-    }
-
-    /// When silence has lasted long enough for a probe.
-    fn probe_at(&self) -> Option<Instant> {
-        let since = self.ready_since()?;
-        if self.probe.is_some() {
-            return None;
-        }
-        let heard = self.live.borrow().as_ref()?.stats().last_heard().unwrap_or(since);
-        Some((heard + health::SILENCE).max(self.probe_after))
-    }
-
-    /// When the server has been unused for long enough; a call in flight postpones the look.
-    fn idle_stop_at(&self) -> Option<Instant> {
-        let since = self.ready_since()?;
-        let limit = self.config.borrow().idle_stop?;
-        let usage = self.slots.usage();
-        let last = self.slots.last_used().max(since);
-        let busy = usage.in_flight > 0 || usage.waiting > 0 || self.calls_at_server() > 0;
-        Some(if busy { Instant::now() + limit } else { last + limit })
     }
 
     /// Publishes what became of the last event and answers those who can be answered.

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::config::{StdioConfig, TransportConfig};
+use crate::server::instances::{InstanceKey, Instances, InstancesFull};
 use crate::server::launch::{Ignition, Process, Survivors};
 use crate::server::wire::{Answer, Progress, Request};
 use serde_json::{Value, json};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 
@@ -219,11 +220,20 @@ impl Launcher for FakeLauncher {
         })
     }
 
-    fn stderr_tail(&self, _: &ServerName) -> Vec<String> {
+    fn log(&self, _: &ServerName) -> Arc<dyn Log> {
+        Arc::new(FakeLog)
+    }
+}
+
+#[derive(Debug)]
+struct FakeLog;
+
+impl Log for FakeLog {
+    fn tail(&self) -> Vec<String> {
         vec!["last words".to_owned()]
     }
 
-    fn note(&self, _: &ServerName, _: &str) {}
+    fn note(&self, _: &str) {}
 }
 
 struct Rig {
@@ -254,6 +264,7 @@ fn rig(script: Script, config: ServerConfig, known: Known) -> Rig {
         stop_budget: Duration::from_secs(5),
         drain_limit: Duration::from_secs(30),
         starts: Starts::Allowed,
+        roots: Arc::from("[]"),
     };
     let server = Supervisor::start(Arc::new(config), known, shared.clone());
     Rig { fake, server, shared }
@@ -349,7 +360,7 @@ async fn a_crash_is_published_without_time_passing_and_healed_after_the_backoff(
     assert_eq!(status.last_exit, Some(Exit::Code(3)));
     assert!(status.reason().contains("exited with code 3"), "{}", status.reason());
     rig.until("dead", |rig| rig.server.status.borrow().pid.is_none()).await;
-    assert_eq!(&*rig.server.status.borrow().stderr_tail, ["last words".to_owned()]);
+    assert_eq!(rig.server.status.borrow().stderr_tail(), ["last words"]);
     rig.pass(Duration::from_millis(999)).await;
     assert_eq!(rig.fake.spawns(), 1);
     rig.pass(Duration::from_millis(200)).await;
@@ -598,4 +609,46 @@ async fn waiting_for_a_start_place_is_not_charged_to_the_server() {
     assert_eq!(fake.spawns(), 0);
     drop(held);
     busy.until("ready", |_| server.live().is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_are_made_by_use_bounded_and_never_ended_under_a_call() {
+    let rig = rig(Script::default(), config(), Known::Nothing);
+    rig.ready().await;
+    let instances = Instances::new(rig.server.clone(), rig.shared.clone(), 2);
+    let client = |n| InstanceKey::Client(crate::names::ClientId(n));
+    let one = instances.get(&client(1)).unwrap();
+    let two = instances.get(&client(2)).unwrap();
+    rig.settled().await;
+    assert_eq!(rig.fake.spawns(), 1, "an instance starts with its first call");
+    one.ready(deadline()).await.unwrap();
+    two.ready(deadline()).await.unwrap();
+    assert_eq!(rig.fake.alive.load(Ordering::Relaxed), 3);
+    let busy_one = one.slots().acquire(crate::names::ClientId(1), deadline()).await.unwrap();
+    let busy_two = two.slots().acquire(crate::names::ClientId(2), deadline()).await.unwrap();
+    assert_eq!(instances.get(&client(3)).unwrap_err(), InstancesFull { limit: 2 });
+    drop(busy_two);
+    let three = instances.get(&client(3)).unwrap();
+    assert_eq!(three.listing().borrow().as_ref().unwrap().tools.len(), 1, "the catalogue is known");
+    rig.until("two is gone", |rig| rig.fake.alive.load(Ordering::Relaxed) == 2).await;
+    assert!(one.live().is_some(), "the one with a call stays, although it was used earlier");
+    drop(busy_one);
+    instances.release(&client(1));
+    instances.release(&InstanceKey::Shared);
+    rig.until("one is gone", |rig| rig.fake.alive.load(Ordering::Relaxed) == 1).await;
+    assert!(rig.server.live().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_announces_a_change_all_the_time_is_asked_less_and_less() {
+    let rig = rig(Script::default(), config(), Known::Nothing);
+    rig.ready().await;
+    rig.settled().await;
+    let before = rig.fake.heard("tools/list");
+    for _ in 0..600 {
+        rig.fake.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        rig.pass(Duration::from_millis(100)).await;
+    }
+    let asked = rig.fake.heard("tools/list") - before;
+    assert!((4..=24).contains(&asked), "{asked} times in a minute of 600 notices");
 }

@@ -4,11 +4,13 @@
 //! them all, and an error would make some give up the whole session.
 
 use super::resume::Resumed;
+use crate::call::{ToolCall, route};
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// What a client has told about itself.
 #[derive(Debug, Default)]
@@ -59,17 +61,16 @@ pub enum Route {
     Initialized(Reply),
     /// The log level changed: answered at once, and the session changed.
     LevelSet(Reply),
-    /// A call of a tool: name and params.
-    Call(String, Box<RawValue>),
+    /// A call of a tool.
+    Call(ToolCall),
 }
 
 /// Decides what happens to one request.
-pub fn route(method: &str, params: Option<Box<RawValue>>, state: &mut Negotiated, view: &View) -> Route {
-    let params_raw = params.as_deref();
+pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, view: &View) -> Route {
     match method {
-        "initialize" => initialize(params_raw, state),
+        "initialize" => initialize(params, state),
         "ping" => Route::Now(empty()),
-        "logging/setLevel" => set_level(params_raw, state),
+        "logging/setLevel" => set_level(params, state),
         _ if state.revision.is_none() => {
             let text = format!("`{method}` before `initialize`; send initialize first");
             Route::Now(Reply::error(INVALID_REQUEST, &text))
@@ -121,14 +122,18 @@ fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
     }
 }
 
-fn call(params: Option<Box<RawValue>>) -> Route {
-    let Some(params) = params else {
-        return Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name"));
-    };
-    let name = Members::parse(&params).ok().and_then(|m| m.text("name").map(std::borrow::Cow::into_owned));
-    match name {
-        Some(name) => Route::Call(name, params),
-        None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params.name, a string")),
+fn call(params: Option<&RawValue>) -> Route {
+    match params.map(route::read) {
+        Some(Ok((name, upstream, progress_token, trace))) => Route::Call(ToolCall {
+            name,
+            upstream,
+            progress_token,
+            trace,
+            cancel_reason: Arc::default(),
+            timeout: None,
+        }),
+        Some(Err(error)) => Route::Now(Reply::error(INVALID_PARAMS, &error.to_string())),
+        None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name")),
     }
 }
 
@@ -151,11 +156,12 @@ mod tests {
 
     fn ask(state: &mut Negotiated, method: &str, params: &str) -> String {
         let view = Catalog::default().view(&ProfileName::new("default"), Only::All);
-        match route(method, Some(RawValue::from_string(params.into()).unwrap()), state, &view) {
+        let params = RawValue::from_string(params.into()).unwrap();
+        match super::route(method, Some(&params), state, &view) {
             Route::Now(Reply::Result(raw) | Reply::Error(raw))
             | Route::Initialized(Reply::Result(raw) | Reply::Error(raw))
             | Route::LevelSet(Reply::Result(raw) | Reply::Error(raw)) => raw.get().to_owned(),
-            Route::Call(name, _) => format!("call {name}"),
+            Route::Call(call) => format!("call {}", call.name),
         }
     }
 

@@ -265,7 +265,7 @@ impl Session {
     }
 
     fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
-        match methods::route(method, params, &mut self.state, &self.view) {
+        match methods::route(method, params.as_deref(), &mut self.state, &self.view) {
             Route::Now(reply) => self.answer(id.raw(), &reply, batch),
             Route::Initialized(reply) => {
                 self.answer(id.raw(), &reply, batch);
@@ -276,7 +276,7 @@ impl Session {
                 self.answer(id.raw(), &reply, batch);
                 self.remember();
             }
-            Route::Call(name, params) => self.call(id, name, params, batch.cloned()),
+            Route::Call(call) => self.call(id, call, batch.cloned()),
         }
     }
 
@@ -321,7 +321,7 @@ impl Session {
         }
     }
 
-    fn call(&mut self, id: RequestId, name: String, params: Box<RawValue>, batch: Option<Batch>) {
+    fn call(&mut self, id: RequestId, call: ToolCall, batch: Option<Batch>) {
         if self.cancels.contains_key(id.key()) {
             let text = "a request with this id is still open; ids must not be reused within a session";
             self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
@@ -330,17 +330,15 @@ impl Session {
         if self.outbox.bytes() > HARD_LIMIT {
             return; // the loop ends the session
         }
-        let token = progress_token(&params);
+        let token = call.progress_token.clone();
         let outbox = self.outbox.clone();
-        let wants_progress = token.is_some();
         let sink = move |params: Box<RawValue>| {
             if let Some(line) = token.as_deref().and_then(|token| progress_line(&params, token)) {
                 outbox.notify(line);
             }
         };
         let (trigger, cancelled) = oneshot::channel::<()>();
-        let reason = Arc::new(OnceLock::new());
-        let call = ToolCall { name, params, wants_progress, cancel_reason: reason.clone(), timeout: None };
+        let reason = call.cancel_reason.clone();
         let caller = Caller { client: self.facts.id, view: self.view.clone() };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
@@ -394,13 +392,6 @@ fn hung_up(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
     polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
-}
-
-fn progress_token(params: &RawValue) -> Option<Box<RawValue>> {
-    let members = Members::parse(params).ok()?;
-    let meta = Members::parse(members.get("_meta")?).ok()?;
-    let token = meta.get("progressToken")?;
-    IdKey::parse(token).ok().map(|_| token.to_owned())
 }
 
 /// A progress notification under the token the client gave (MCP 2025-11-25, Progress).

@@ -13,10 +13,10 @@ use super::refusal;
 use crate::config::Detached;
 use crate::guard::{self, GuardPid};
 use crate::names::{Generation, ServerName};
-use crate::process::container;
 use crate::process::orders::{ContainerOrder, LaunchOrder, Leavers, Order, Report};
 use crate::process::sweep::{Lost, Session};
 use crate::process::table::{GUARD_MARKER, INSTANCE_MARKER};
+use crate::process::{container, limits};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -137,6 +137,7 @@ pub async fn launch(launch: Launch, guard_exe: &Path, ledger: &Ledger) -> Result
         env,
         cwd: cwd.clone(),
         leavers,
+        descriptors: limits::original_descriptors(),
         container,
     }));
     let report = match channel.send(&order).await {

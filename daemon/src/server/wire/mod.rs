@@ -194,6 +194,7 @@ pub enum EndReason {
 enum Order {
     Request {
         request: Request,
+        hole: Option<usize>,
         done: oneshot::Sender<Result<Answer, WireError>>,
         events: Option<mpsc::Sender<Box<RawValue>>>,
     },
@@ -232,6 +233,19 @@ impl WireHandle {
     /// # Errors
     /// [`WireError::QueueFull`] and [`WireError::Gone`] with [`Delivery::NotWritten`]: nothing was sent.
     pub fn request(&self, request: Request) -> Result<InFlight, WireError> {
+        self.ask(request, None)
+    }
+
+    /// As [`request`](Self::request), for params that hold `_meta.progressToken` already: the one
+    /// byte at `hole`, a digit, is replaced by the wire's own token. Saves reading large params again.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn request_with_hole(&self, request: Request, hole: usize) -> Result<InFlight, WireError> {
+        self.ask(request, Some(hole))
+    }
+
+    fn ask(&self, request: Request, hole: Option<usize>) -> Result<InFlight, WireError> {
         let (done, outcome) = oneshot::channel();
         let (events, progress) = match request.progress {
             Progress::Wanted => {
@@ -240,7 +254,7 @@ impl WireHandle {
             }
             Progress::Unwanted => (None, None),
         };
-        self.send(Order::Request { request, done, events })?;
+        self.send(Order::Request { request, hole, done, events })?;
         let (orders, gone) = (self.orders.clone(), self.gone.clone());
         Ok(InFlight { outcome, progress, held: None, orders, gone, finished: false })
     }

@@ -308,7 +308,7 @@ impl Wire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, done, events } => {
+            Order::Request { request, hole, done, events } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -321,7 +321,11 @@ impl Wire {
                 let cancellable = method != "initialize";
                 let entry = NewEntry { done, events, idle, cap, cancellable };
                 let id = self.pending.insert(entry, Instant::now());
-                self.out.push(Some(id), request_line(id, &method, params.as_deref(), cancellable));
+                let line = match (params, hole) {
+                    (Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),
+                    (params, _) => request_line(id, &method, params.as_deref(), cancellable),
+                };
+                self.out.push(Some(id), line);
             }
             Order::Notify { method, params } => self.notify(method, params.as_deref()),
             Order::Cancel { reason } => {
@@ -440,6 +444,18 @@ fn request_line(id: u64, method: &str, params: Option<&RawValue>, with_token: bo
         line.push_str(&splice::one_line(params.get()));
     }
     line.push('}');
+    line.into_bytes()
+}
+
+/// The line of one request whose params have the one-digit place of our token at `hole`.
+fn line_with_hole(id: u64, method: &str, params: &RawValue, hole: usize) -> Vec<u8> {
+    use std::fmt::Write as _;
+    let params = splice::one_line(params.get());
+    let mut line = String::with_capacity(params.len() + method.len() + 112);
+    let _ = write!(line, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":");
+    splice::push_string(&mut line, method);
+    line.push_str(",\"params\":");
+    let _ = write!(line, "{}{id}{}}}", &params[..hole], &params[hole + 1..]);
     line.into_bytes()
 }
 

@@ -1,0 +1,264 @@
+//! The admin commands as a person or script meets them, against a scripted control server.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use hermes_proto::control as pb;
+use hermes_proto::control::control_server::{Control, ControlServer};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// Answers each rpc with what the test needs; `home` must be right everywhere.
+struct Scripted {
+    home: String,
+}
+
+impl Scripted {
+    fn checked(&self, home: &str) -> Result<(), Status> {
+        if home == self.home {
+            return Ok(());
+        }
+        let text = format!("this hermesd serves {}, not {home}\nhint: pass --home", self.home);
+        Err(Status::failed_precondition(text))
+    }
+
+    fn server(&self, request: Request<pb::ServerRequest>, phase: pb::Phase) -> Answer<pb::ServerResponse> {
+        let request = request.into_inner();
+        self.checked(&request.home)?;
+        if request.server != "fs" {
+            let text = format!("no server `{}`\nhint: `hermesctl servers` lists them", request.server);
+            return Err(Status::not_found(text));
+        }
+        Ok(Response::new(pb::ServerResponse { server: Some(server(phase)) }))
+    }
+}
+
+fn server(phase: pb::Phase) -> pb::ServerStatus {
+    pb::ServerStatus {
+        name: "fs".into(),
+        phase: phase.into(),
+        reason: if phase == pb::Phase::Parked { "exit code 127" } else { "" }.into(),
+        tools: 3,
+        uptime_ms: 65_000,
+        transport: "stdio".into(),
+        ..Default::default()
+    }
+}
+
+#[tonic::async_trait]
+impl Control for Scripted {
+    async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Answer<pb::GetStatusResponse> {
+        self.checked(&request.get_ref().home)?;
+        Ok(Response::new(pb::GetStatusResponse {
+            version: "0.1.0".into(),
+            pid: 7,
+            home: self.home.clone(),
+            config_state: "ok".into(),
+            servers: vec![server(pb::Phase::Parked)],
+            ..Default::default()
+        }))
+    }
+    async fn show_server(&self, request: Request<pb::ShowServerRequest>) -> Answer<pb::ShowServerResponse> {
+        self.checked(&request.get_ref().home)?;
+        let detail =
+            pb::ServerDetail { command: "/bin/fs".into(), exit_code: Some(127), ..Default::default() };
+        Ok(Response::new(pb::ShowServerResponse {
+            server: Some(server(pb::Phase::Parked)),
+            detail: Some(detail),
+        }))
+    }
+    async fn list_tools(&self, request: Request<pb::ListToolsRequest>) -> Answer<pb::ListToolsResponse> {
+        self.checked(&request.get_ref().home)?;
+        let tool = pb::Tool {
+            name: "mcp_fs_read".into(),
+            server: request.into_inner().server,
+            description: "Reads.\u{1b}[2J".into(),
+            input_schema_json: r#"{"type":"object"}"#.into(),
+            ..Default::default()
+        };
+        Ok(Response::new(pb::ListToolsResponse { tools: vec![tool] }))
+    }
+    async fn call_tool(&self, request: Request<pb::CallToolRequest>) -> Answer<pb::CallToolResponse> {
+        let call = request.into_inner();
+        self.checked(&call.home)?;
+        let heard = format!("{}/{} {}", call.server, call.tool, call.arguments_json);
+        let text = serde_json::json!({ "content": [{ "type": "text", "text": heard }], "big": 1e30 });
+        Ok(Response::new(pb::CallToolResponse {
+            result_json: text.to_string(),
+            is_error: call.tool == "fails",
+            error_json: if call.tool == "missing" { r#"{"code":-32602,"message":"no tool"}"# } else { "" }
+                .into(),
+            micros: 5,
+        }))
+    }
+    async fn start_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        self.server(request, pb::Phase::Parked)
+    }
+    async fn stop_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        self.server(request, pb::Phase::Stopped)
+    }
+    async fn restart_server(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        self.server(request, pb::Phase::Ready)
+    }
+    async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
+        self.server(request, pb::Phase::Ready)
+    }
+    async fn test_server(&self, request: Request<pb::TestServerRequest>) -> Answer<pb::TestServerResponse> {
+        self.checked(&request.get_ref().home)?;
+        let message = "ended before `initialize`".to_owned();
+        Ok(Response::new(pb::TestServerResponse { ok: false, message, ..Default::default() }))
+    }
+    type TailLogsStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::LogChunk, Status>>>;
+    async fn tail_logs(&self, request: Request<pb::TailLogsRequest>) -> Answer<Self::TailLogsStream> {
+        self.checked(&request.get_ref().home)?;
+        let lines = (0..request.get_ref().lines).map(|n| format!("line {n}\u{7}")).collect();
+        Ok(Response::new(tokio_stream::iter(vec![Ok(pb::LogChunk { lines })])))
+    }
+    async fn reload(&self, request: Request<pb::ReloadRequest>) -> Answer<pb::ReloadResponse> {
+        self.checked(&request.get_ref().home)?;
+        Ok(Response::new(pb::ReloadResponse { applied: false, ..Default::default() }))
+    }
+    async fn doctor(&self, request: Request<pb::DoctorRequest>) -> Answer<pb::DoctorResponse> {
+        self.checked(&request.get_ref().home)?;
+        Ok(Response::new(pb::DoctorResponse { findings: Vec::new() }))
+    }
+    async fn shutdown(&self, _request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
+        Err(Status::unimplemented("not in this script"))
+    }
+}
+
+struct Daemon {
+    dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// A control server of its own home, until the test process ends.
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let daemon = Self { dir };
+        fs::DirBuilder::new().mode(0o700).create(daemon.run_dir()).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(daemon.run_dir().join("control.sock")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let home = daemon.dir.path().canonicalize().unwrap().join("home").to_str().unwrap().to_owned();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let incoming = UnixListenerStream::new(tokio::net::UnixListener::from_std(listener).unwrap());
+                let service = ControlServer::new(Scripted { home });
+                tonic::transport::Server::builder()
+                    .add_service(service)
+                    .serve_with_incoming(incoming)
+                    .await
+                    .unwrap();
+            });
+        });
+        daemon
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    fn ctl(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hermesctl"));
+        command.args(args).arg("--home").arg(self.dir.path().join("home"));
+        command.env("HERMESD_RUNTIME_DIR", self.run_dir());
+        command.output().unwrap()
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn status_names_what_is_wrong_and_check_fails_on_it() {
+    let daemon = Daemon::start();
+    let shown = daemon.ctl(&["status"]);
+    assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
+    assert!(out(&shown).contains("parked") && out(&shown).contains("exit code 127"), "{}", out(&shown));
+    let checked = daemon.ctl(&["status", "--check"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert_eq!(out(&checked), "server `fs` is parked (exit code 127)\n");
+    let json: serde_json::Value = serde_json::from_str(&out(&daemon.ctl(&["status", "--json"]))).unwrap();
+    assert_eq!(json["servers"][0]["phase"], "parked");
+}
+
+#[test]
+fn a_refusal_has_the_daemons_words_and_hint_and_code_one() {
+    let daemon = Daemon::start();
+    let refused = daemon.ctl(&["servers", "stop", "nope"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(err(&refused), "error: no server `nope`\nhint: `hermesctl servers` lists them\n");
+    assert_eq!(out(&refused), "");
+}
+
+#[test]
+fn the_exit_code_says_whether_a_server_is_where_it_should_be() {
+    let daemon = Daemon::start();
+    assert_eq!(daemon.ctl(&["servers", "start", "fs"]).status.code(), Some(1));
+    assert_eq!(daemon.ctl(&["servers", "stop", "fs"]).status.code(), Some(0));
+    assert_eq!(daemon.ctl(&["servers", "restart", "fs"]).status.code(), Some(0));
+    assert_eq!(daemon.ctl(&["breaker", "reset", "fs"]).status.code(), Some(0));
+    assert_eq!(daemon.ctl(&["mcp", "test", "fs"]).status.code(), Some(1));
+    assert_eq!(daemon.ctl(&["reload"]).status.code(), Some(1));
+    assert_eq!(daemon.ctl(&["doctor"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_call_prints_its_text_or_the_whole_result() {
+    let daemon = Daemon::start();
+    let called = daemon.ctl(&["call", "fs", "read", r#"{"a":1}"#]);
+    assert_eq!(out(&called), "fs/read {\"a\":1}\n", "{}", err(&called));
+    assert_eq!(out(&daemon.ctl(&["call", "mcp_fs_read"])), "/mcp_fs_read \n");
+    assert_eq!(daemon.ctl(&["call", "fs", "fails"]).status.code(), Some(1));
+    let missing = daemon.ctl(&["call", "missing"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(err(&missing).starts_with("error: no tool (code -32602)\nhint: "), "{}", err(&missing));
+    assert_eq!(daemon.ctl(&["call", "fs", "read", "{"]).status.code(), Some(2));
+    let json: serde_json::Value = serde_json::from_str(&out(&daemon.ctl(&["call", "x", "--json"]))).unwrap();
+    assert_eq!(json["big"].to_string(), "1e+30");
+}
+
+#[test]
+fn lists_and_logs_are_plain_when_piped_and_escape_what_servers_wrote() {
+    let daemon = Daemon::start();
+    let tools = out(&daemon.ctl(&["tools", "--server", "fs"]));
+    assert!(tools.starts_with("TOOL") && tools.contains("Reads.\\u{1b}[2J"), "{tools}");
+    assert_eq!(out(&daemon.ctl(&["logs", "fs", "-n", "2"])), "line 0\\u{7}\nline 1\\u{7}\n");
+    let shown = out(&daemon.ctl(&["servers", "show", "fs"]));
+    assert!(shown.contains("last exit    code 127"), "{shown}");
+    let listed = out(&daemon.ctl(&["mcp"]));
+    assert!(listed.starts_with("SERVER"), "{listed}");
+}
+
+#[test]
+fn a_daemon_of_another_home_refuses_and_both_are_named() {
+    let daemon = Daemon::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hermesctl"));
+    command.args(["status", "--home", "/nonexistent/other"]).env("HERMESD_RUNTIME_DIR", daemon.run_dir());
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(err(&refused).contains("not /nonexistent/other\nhint: pass --home"), "{}", err(&refused));
+}
+
+#[test]
+fn without_a_daemon_the_code_is_three_and_the_hint_says_how_to_start_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hermesctl"));
+    command.arg("status").env("HERMESD_RUNTIME_DIR", dir.path()).env("HERMES_HOME", dir.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let text = err(&output);
+    assert!(text.starts_with("error: cannot reach hermesd at "), "{text}");
+    assert!(text.ends_with("hint: start it with `hermesctl daemon start`\n"), "{text}");
+}

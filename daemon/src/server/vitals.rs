@@ -1,0 +1,193 @@
+//! What a supervisor does about its server's signs of life: ends, timers, probes, refreshes, news.
+//!
+//! Owner: the supervisor; these are its methods around a ready server. Promise: listeners hear of a
+//! listing only when its content changed; a silent server is probed before it is judged.
+
+use super::handle::{NotReady, ServerFact};
+use super::health::{self, Ping, Verdict};
+use super::lifecycle::{Event, Failure, Phase, StopReason};
+use super::listing::{ListKind, Listing};
+use super::refresh::{Changed, Refreshed};
+use super::status::Exit;
+use super::supervisor::Supervisor;
+use super::wire::{EndReason, Fact};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time for the exit report after the connection broke, so that status names the exit code.
+const EXIT_GRACE: Duration = Duration::from_millis(50);
+
+impl Supervisor {
+    /// The start or the running server failed for good.
+    pub(super) fn fell(&mut self, failure: Failure) {
+        self.dying = None;
+        self.place = None;
+        let starting = matches!(self.life.phase, Phase::Starting { .. });
+        // Whoever waited for this start learns of it; later callers cause the next one.
+        let waiters = if starting { std::mem::take(&mut self.waiters) } else { Vec::new() };
+        self.feed(if starting { Event::StartFailed(failure.clone()) } else { Event::Lost(failure.clone()) });
+        let retry_in = self.next_step().map(|at| at.saturating_duration_since(Instant::now()));
+        for waiter in waiters {
+            let (server, failure) = (self.name.clone(), failure.clone());
+            let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in }));
+        }
+        if !self.waiters.is_empty() {
+            self.feed(Event::Used);
+        }
+    }
+
+    /// The connection broke: nobody may use it, but the exit report may still name the reason.
+    pub(super) fn breaks(&mut self, failure: Failure) {
+        self.live.send_replace(None);
+        if self.dying.is_none() {
+            self.dying = Some((failure, Instant::now() + EXIT_GRACE));
+        }
+    }
+
+    pub(super) fn exited(&mut self, exit: Exit) {
+        self.status.send_modify(|status| status.last_exit = Some(exit));
+        let starting = matches!(self.life.phase, Phase::Starting { .. });
+        let when = if starting { "before it was ready" } else { "while it was ready" };
+        let text = format!("the server {exit} {when}");
+        let permanent = starting && exit.is_permanent();
+        self.fell(if permanent { Failure::permanent(text) } else { Failure::transient(text) });
+    }
+
+    pub(super) fn wire_ended(&mut self, reason: Option<EndReason>) {
+        if let Some(body) = &mut self.body {
+            body.ended = None;
+        }
+        let text = match reason {
+            Some(EndReason::Eof | EndReason::Stopped) => "the server closed its stdout".to_owned(),
+            Some(EndReason::Io(error)) => format!("the connection broke: {error}"),
+            None => "the connection's task panicked".to_owned(),
+        };
+        self.breaks(Failure::transient(text));
+    }
+
+    pub(super) fn fact(&mut self, fact: Fact) {
+        match &fact {
+            Fact::ToolsChanged => self.refresh.noticed(&[ListKind::Tools]),
+            Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
+            Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
+            Fact::Log(params) => self.log.note(&format!("notification: {}", params.get())),
+            Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
+        }
+        // Nobody subscribed is no error: the fact is for clients, and there may be none.
+        let _ = self.facts.send(Arc::new(ServerFact { generation: self.life.generation, fact }));
+    }
+
+    pub(super) fn refreshed(&mut self, refreshed: Refreshed) {
+        let mut listing = self.listing.borrow().as_deref().cloned().unwrap_or_default();
+        listing.extend(refreshed.parts.iter().cloned());
+        let changed = self.publish_listing(listing);
+        self.refresh.finished(&refreshed, changed, Instant::now());
+    }
+
+    /// Tells others only when the content is another; notes always reach the status.
+    pub(super) fn publish_listing(&mut self, listing: Listing) -> Changed {
+        let listing = Arc::new(listing);
+        self.status.send_modify(|status| status.listing = Some(listing.clone()));
+        let same = self.listing.borrow().as_ref().is_some_and(|old| old.same_content(&listing));
+        if same {
+            return Changed::Nothing;
+        }
+        self.listing.send_replace(Some(listing));
+        Changed::Something
+    }
+
+    pub(super) fn probed(&mut self, verdict: Verdict) {
+        self.probe = None;
+        self.probe_after = Instant::now() + health::RECONSIDER;
+        match verdict {
+            Verdict::Alive | Verdict::Gone => {}
+            Verdict::IgnoresPing => self.set_ping(Ping::Ignored),
+            // A call that came meanwhile explains the silence; look again later.
+            Verdict::Deaf if self.calls_at_server() > 0 => {}
+            Verdict::Deaf => {
+                let each = health::PROBE_BUDGET.as_secs();
+                self.fell(Failure::transient(format!(
+                    "deaf: answered neither ping nor tools/list in {each} s each"
+                )));
+            }
+        }
+    }
+
+    pub(super) fn timer(&mut self) {
+        let now = Instant::now();
+        if let Some((failure, at)) = &self.dying
+            && *at <= now
+        {
+            let failure = failure.clone();
+            self.fell(failure);
+            return;
+        }
+        self.feed(Event::TimerDue);
+        if self.idle_stop_at().is_some_and(|at| at <= now) {
+            self.feed(Event::StopAsked(StopReason::Idle));
+        }
+        if self.probe_at().is_some_and(|at| at <= now) {
+            self.probe_now();
+        }
+    }
+
+    pub(super) fn set_ping(&mut self, ping: Ping) {
+        self.ping = ping;
+        self.status.send_modify(|status| status.ping = ping);
+    }
+
+    pub(super) fn probe_now(&mut self) {
+        let Some(wire) = self.live.borrow().clone() else { return };
+        if self.probe.is_some() {
+            return;
+        }
+        if self.calls_at_server() > 0 {
+            self.probe_after = Instant::now() + health::RECONSIDER;
+            return;
+        }
+        self.probe = Some(Box::pin(health::probe(wire, self.ping)));
+    }
+
+    pub(super) fn calls_at_server(&self) -> u32 {
+        self.body.as_ref().map_or(0, |body| body.wire.stats().in_flight.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn next_step(&self) -> Option<Instant> {
+        self.life.next_step(&self.policy).map(Instant::from_std)
+    }
+
+    pub(super) fn timer_at(&self) -> Option<Instant> {
+        let dying = self.dying.as_ref().map(|(_, at)| *at);
+        let refresh = self.live.borrow().as_ref().and_then(|_| self.refresh.wake_at());
+        [self.next_step(), dying, refresh, self.idle_stop_at(), self.probe_at()].into_iter().flatten().min()
+    }
+
+    pub(super) fn ready_since(&self) -> Option<Instant> {
+        match self.life.phase {
+            Phase::Ready { since } => Some(Instant::from_std(since)),
+            _ => None,
+        }
+    }
+
+    /// When silence has lasted long enough for a probe.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        let since = self.ready_since()?;
+        if self.probe.is_some() {
+            return None;
+        }
+        let heard = self.live.borrow().as_ref()?.stats().last_heard().unwrap_or(since);
+        Some((heard + health::SILENCE).max(self.probe_after))
+    }
+
+    /// When the server has been unused for long enough; a call in flight postpones the look.
+    pub(super) fn idle_stop_at(&self) -> Option<Instant> {
+        let since = self.ready_since()?;
+        let limit = self.config.borrow().idle_stop?;
+        let usage = self.slots.usage();
+        let last = self.slots.last_used().max(since);
+        let busy = usage.in_flight > 0 || usage.waiting > 0 || self.calls_at_server() > 0;
+        Some(if busy { Instant::now() + limit } else { last + limit })
+    }
+}
