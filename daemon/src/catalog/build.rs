@@ -149,7 +149,7 @@ mod tests {
         let mut config = ServerConfig::with_transport(ServerName::new(server), stdio);
         edit(&mut config);
         let item = |name: &&str| {
-            let json = format!(r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object"}}}}"#);
+            let json = format!(r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object","properties":{{}}}}}}"#);
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
         Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
@@ -169,7 +169,7 @@ mod tests {
         let catalog = build(&Config::default(), &[offer("fs", &["read-file"], |_| {})], &[]);
         assert_eq!(
             catalog.tools()[0].json.get(),
-            r#"{"name":"mcp_fs_read_file","x-vendor":1.0,"description":"d","inputSchema":{"type":"object"}}"#
+            r#"{"name":"mcp_fs_read_file","x-vendor":1.0,"description":"d","inputSchema":{"type":"object","properties":{}}}"#
         );
     }
 
