@@ -5,6 +5,7 @@
 
 use crate::admin::{self, service};
 use crate::call::CallPath;
+use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
@@ -23,13 +24,14 @@ use crate::server::lifecycle::Starts;
 use crate::server::osv::Osv;
 use crate::server::shell_query;
 use crate::server::spawn::StdioLauncher;
-use crate::server::supervisor::{self, Known};
+use crate::server::supervisor;
 use crate::server::transport::ledger::Ledger;
 use crate::server::transport::reaper::{self, GUARD_PATIENCE};
 use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
+use crate::store::Store;
 use crate::tasks::TaskGroup;
 use crate::telemetry::logs::{self, Format, LogOptions};
 use crate::telemetry::redact_hook::RedactHook;
@@ -71,7 +73,9 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
     match cli.command {
-        Some(Command::Config { command: ConfigCommand::Check { json } }) => Ok(crate::check::run(&home, json)),
+        Some(Command::Config { command: ConfigCommand::Check { json } }) => {
+            Ok(crate::check::run(&home, json))
+        }
         Some(Command::Run) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;
@@ -104,12 +108,15 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
+    let store = open_store(&paths).await;
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = base_env(&home, &env).await;
     let launcher = StdioLauncher {
         base: learn_base(base, &groups.inner),
         secrets,
-        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone()).map(Arc::new).ok(),
+        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
+            .map(Arc::new)
+            .ok(),
         logs: logs.clone(),
         ledger: Ledger::new(paths.ledger.clone()),
         guard_exe: guard::own_exe()?,
@@ -130,16 +137,19 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         handles: handles_in,
         builtins: builtins_in,
         before: Box::new(before_config(redact.clone(), servers.clone(), secrets_in)),
-        known: Box::new(|_| Known::Nothing),
+        store: store.clone(),
         groups: BTreeMap::new(),
     };
 
     // Before the first load, so that no change is missed between the two.
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
-    let reconcile = Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
+    let reconcile =
+        Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
     groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
+    let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
+    groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
     let calls = Arc::new(CallPath { servers: handles.clone(), conversations });
@@ -165,7 +175,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let control = tokio::net::UnixListener::from_std(control)?;
     let mcp = tokio::net::UnixListener::from_std(mcp)?;
     groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
-    let shared = Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
+    let shared =
+        Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
@@ -202,6 +213,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         sessions: groups.sessions,
         servers: groups.servers,
         inner: groups.inner,
+        store,
         logs,
         admin: groups.admin,
     };
@@ -281,7 +293,21 @@ fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
     }
 }
 
-fn start_logs(paths: &Paths, env: &BTreeMap<String, String>, redact: &RedactHook) -> anyhow::Result<ServerLogs> {
+async fn open_store(paths: &Paths) -> Store {
+    let db = paths.db.clone();
+    let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
+    let (store, findings) = opened.expect("opening the store does not panic");
+    for finding in &findings {
+        tracing::error!(?finding, "hermesd.db");
+    }
+    store
+}
+
+fn start_logs(
+    paths: &Paths,
+    env: &BTreeMap<String, String>,
+    redact: &RedactHook,
+) -> anyhow::Result<ServerLogs> {
     let server_logs = ServerLogs::start(&paths.logs_dir, LogLimits::default(), redact.clone())?;
     let lookup = |name: &str| env.get(name).cloned();
     let options = LogOptions {
@@ -365,7 +391,8 @@ fn ready() {
 async fn idle(clients: Clients, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     let mut empty_since = Instant::now();
-    let mut look = tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
+    let mut look =
+        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
     loop {
         look.tick().await;
         if !clients.all().is_empty() {

@@ -6,13 +6,15 @@
 //! May not touch: sockets, sessions.
 
 use crate::catalog::build::Builtin;
+use crate::catalog::keep;
 use crate::catalog::snapshot::Offered;
-use crate::config::{self, Change, Config, ConversationsMode, Finding, Loaded, ServerConfig, ServerEntry, Sources, State};
+use crate::config::{self, Change, Config, ConversationsMode, Finding, Loaded, ServerEntry, Sources, State};
 use crate::conversations::{Conversations, Effect, Platforms};
 use crate::names::ServerName;
 use crate::server::Servers;
 use crate::server::handle::Apply;
-use crate::server::supervisor::{Known, Shared, Supervisor};
+use crate::server::supervisor::{Shared, Supervisor};
+use crate::store::Store;
 use crate::tasks::TaskGroup;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -110,8 +112,8 @@ pub struct ReloadTask {
     pub builtins: watch::Sender<Arc<Vec<Builtin>>>,
     /// Called with each configuration before it is applied (redaction, limits).
     pub before: Box<dyn Fn(&Config) + Send>,
-    /// The last known listing of a server.
-    pub known: Box<dyn Fn(&ServerConfig) -> Known + Send>,
+    /// Where the last known listings are.
+    pub store: Store,
     /// The groups of the running servers.
     pub groups: BTreeMap<ServerName, TaskGroup>,
 }
@@ -195,13 +197,18 @@ impl ReloadTask {
         (self.before)(&new);
         let plan = config::plan(&old, &new);
         let mut handles = Servers::clone(&self.handles.borrow());
-        let mut reloaded = Reloaded { unchanged: u32::try_from(plan.unchanged.len()).unwrap_or(u32::MAX), ..Reloaded::default() };
+        let mut reloaded = Reloaded {
+            unchanged: u32::try_from(plan.unchanged.len()).unwrap_or(u32::MAX),
+            ..Reloaded::default()
+        };
         for name in &plan.removed {
             self.remove(name, &mut handles);
             reloaded.removed.push(name.to_string());
         }
         for (name, change) in &plan.changed {
-            if let (Some(handle), Some(ServerEntry::Enabled(config))) = (handles.get(name), new.servers.get(name.as_str())) {
+            if let (Some(handle), Some(ServerEntry::Enabled(config))) =
+                (handles.get(name), new.servers.get(name.as_str()))
+            {
                 let apply = match change {
                     Change::Restart => Apply::Restart,
                     Change::Apply => Apply::InPlace,
@@ -210,11 +217,12 @@ impl ReloadTask {
             }
             reloaded.changed.push(name.to_string());
         }
+        let stored = if plan.added.is_empty() { BTreeMap::new() } else { keep::load(&self.store).await };
         for name in &plan.added {
             if let Some(ServerEntry::Enabled(config)) = new.servers.get(name.as_str()) {
                 let group = self.servers.tasks.child();
                 let shared = Shared { tasks: group.clone(), ..self.servers.clone() };
-                let known = (self.known)(config);
+                let known = keep::known(config, &stored);
                 handles.insert(name.clone(), Supervisor::start(config.clone(), known, shared));
                 self.groups.insert(name.clone(), group);
             }
@@ -261,7 +269,12 @@ fn builtins(offered: Offered) -> Vec<Builtin> {
     let read_only = |effect| matches!(effect, Effect::Reads);
     Conversations::tools()
         .into_iter()
-        .map(|tool| Builtin { name: tool.name.to_string(), json: tool.json, read_only: read_only(tool.effect), offered })
+        .map(|tool| Builtin {
+            name: tool.name.to_string(),
+            json: tool.json,
+            read_only: read_only(tool.effect),
+            offered,
+        })
         .collect()
 }
 
@@ -270,7 +283,9 @@ fn report(config: &Config) {
         let (line, key, hint) = (finding.line, &finding.key, &finding.hint);
         match finding.severity {
             crate::config::Severity::Error => tracing::error!(line, key, hint, "config: {}", finding.message),
-            crate::config::Severity::Warning => tracing::warn!(line, key, hint, "config: {}", finding.message),
+            crate::config::Severity::Warning => {
+                tracing::warn!(line, key, hint, "config: {}", finding.message)
+            }
             crate::config::Severity::Info => tracing::info!(line, key, hint, "config: {}", finding.message),
         }
     }

@@ -1,9 +1,10 @@
 //! The order in which the daemon ends: mcp.sock closed, calls drained, servers stopped in
-//! parallel, logs flushed, control.sock last. One budget for all of it.
+//! parallel, store and logs flushed, control.sock last. One budget for all of it.
 
 use crate::claim::Claim;
 use crate::session::clients::Clients;
 use crate::signals::Signal;
+use crate::store::Store;
 use crate::tasks::{Finished, TaskGroup};
 use crate::telemetry::server_log::ServerLogs;
 use hermes_proto::endpoint::Endpoint;
@@ -31,6 +32,8 @@ pub struct Running {
     pub servers: TaskGroup,
     /// Reload, catalogue, watchers.
     pub inner: TaskGroup,
+    /// hermesd.db.
+    pub store: Store,
     /// Log files.
     pub logs: ServerLogs,
     /// control.sock.
@@ -38,7 +41,12 @@ pub struct Running {
 }
 
 /// Ends everything in order. A second signal skips what is left of the draining.
-pub async fn run(running: Running, mut claim: Claim, endpoint: &Endpoint, signals: &mut mpsc::Receiver<Signal>) {
+pub async fn run(
+    running: Running,
+    mut claim: Claim,
+    endpoint: &Endpoint,
+    signals: &mut mpsc::Receiver<Signal>,
+) {
     let started = Instant::now();
     let left = || BUDGET.saturating_sub(started.elapsed());
     claim.ending();
@@ -50,11 +58,14 @@ pub async fn run(running: Running, mut claim: Claim, endpoint: &Endpoint, signal
     }
     running.sessions.stop();
     // The servers get all that is left but for the last writes.
-    if let Finished::Some { left } = running.servers.finish(left().saturating_sub(Duration::from_millis(500))).await {
+    if let Finished::Some { left } =
+        running.servers.finish(left().saturating_sub(Duration::from_millis(500))).await
+    {
         tracing::error!(left, "server tasks did not end within the budget; their guards finish the work");
     }
     running.sessions.finish(Duration::from_millis(200)).await;
     running.inner.finish(Duration::from_millis(200)).await;
+    running.store.close(Duration::from_millis(500)).await;
     tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");
     running.logs.flush(Duration::from_millis(300)).await;
     running.admin.finish(Duration::from_millis(200)).await;

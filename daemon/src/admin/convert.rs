@@ -1,15 +1,15 @@
 //! Internal status to protobuf; one translation per type, no `_` arms.
 
+use crate::catalog::snapshot::{Catalog, Origin, Tool};
+use crate::config::TransportConfig;
 use crate::config::{Finding, Severity};
+use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
 use crate::server::handle::ServerHandle;
 use crate::server::lifecycle::Phase;
 use crate::server::status::{ServerStatus, StepOutcome};
 use crate::session::clients::ClientFacts;
-use crate::catalog::snapshot::{Catalog, Origin, Tool};
-use crate::config::TransportConfig;
-use crate::jsonrpc::splice::Members;
 use hermes_proto::control as pb;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

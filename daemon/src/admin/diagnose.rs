@@ -40,7 +40,11 @@ enum Tail {
 
 /// The last lines of a log and, if asked for, what follows until the caller or the daemon ends.
 pub fn tail(logs: &ServerLogs, request: &pb::TailLogsRequest, stop: CancellationToken) -> Chunks {
-    let log = if request.server.is_empty() { logs.own() } else { logs.open(&ServerName::new(request.server.as_str())) };
+    let log = if request.server.is_empty() {
+        logs.own()
+    } else {
+        logs.open(&ServerName::new(request.server.as_str()))
+    };
     // Subscribed before the file is read: a line may come twice, none is missed.
     let feed = request.follow.then(|| log.subscribe());
     let state = Tail::File(log.path().to_owned(), request.lines as usize, feed);
@@ -91,18 +95,31 @@ async fn follow(mut feed: LogFeed) -> Option<(Result<pb::LogChunk, Status>, Tail
 }
 
 fn finding(severity: pb::Severity, server: &str, message: String, hint: &str) -> pb::Finding {
-    pb::Finding { severity: severity.into(), server: server.to_owned(), message, hint: hint.to_owned(), ..pb::Finding::default() }
+    pb::Finding {
+        severity: severity.into(),
+        server: server.to_owned(),
+        message,
+        hint: hint.to_owned(),
+        ..pb::Finding::default()
+    }
 }
 
 /// The commonest troubles, each as one sentence and one action; errors first.
 pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
     let config = inner.config.borrow().clone();
     let mask = &*inner.mask;
-    let mut out: Vec<pb::Finding> = config.findings.iter().map(|found| convert::finding(found, mask)).collect();
+    let mut out: Vec<pb::Finding> =
+        config.findings.iter().map(|found| convert::finding(found, mask)).collect();
     let state = inner.reloader.state();
     if state != "ok" {
-        let text = format!("{}: {}; the last good configuration is in force", config.file.display(), mask(&state));
-        out.push(finding(pb::Severity::Error, "", text, "mend the file; `hermesctl config check` shows where"));
+        let text =
+            format!("{}: {}; the last good configuration is in force", config.file.display(), mask(&state));
+        out.push(finding(
+            pb::Severity::Error,
+            "",
+            text,
+            "mend the file; `hermesctl config check` shows where",
+        ));
     }
     let servers = inner.servers.borrow().clone();
     if config.servers.is_empty() {
@@ -126,15 +143,26 @@ pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
                 let hint = format!("run `hermesctl mcp login {name}`");
                 out.push(finding(pb::Severity::Error, name, "wants a login".into(), &hint));
             }
-            Phase::Stopped { .. } | Phase::Starting { .. } | Phase::Ready { .. } | Phase::Stopping { .. } => {}
+            Phase::Stopped { .. } | Phase::Starting { .. } | Phase::Ready { .. } | Phase::Stopping { .. } => {
+            }
         }
         if let Some(noise) = status.noise() {
             let text = format!("{} (e.g. `{}`)", noise.kind.advice(), mask(noise.sample.trim()));
-            out.push(finding(pb::Severity::Warning, name, text, "hermesd skips such lines; report it to the server's authors"));
+            out.push(finding(
+                pb::Severity::Warning,
+                name,
+                text,
+                "hermesd skips such lines; report it to the server's authors",
+            ));
         }
         if handle.breaker().snapshot(Instant::now()).state == BreakerState::Open {
             let hint = format!("`hermesctl logs {name}`, then `hermesctl breaker reset {name}`");
-            out.push(finding(pb::Severity::Error, name, "its breaker is open: calls are refused".into(), &hint));
+            out.push(finding(
+                pb::Severity::Error,
+                name,
+                "its breaker is open: calls are refused".into(),
+                &hint,
+            ));
         }
         for warning in &status.report.snapshot().warnings {
             out.push(finding(pb::Severity::Warning, name, mask(warning), ""));

@@ -16,7 +16,9 @@ pub async fn accept(listener: &UnixListener) -> std::io::Result<UnixStream> {
         let (stream, _) = listener.accept().await?;
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == own => return Ok(stream),
-            Ok(peer) => tracing::warn!(uid = peer.uid(), "refused a connection of another user on control.sock"),
+            Ok(peer) => {
+                tracing::warn!(uid = peer.uid(), "refused a connection of another user on control.sock")
+            }
             Err(error) => tracing::warn!(%error, "refused a connection without credentials on control.sock"),
         }
     }

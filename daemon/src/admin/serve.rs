@@ -21,7 +21,9 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ControlServer<Admin>>().await;
-    let control = ControlServer::new(admin).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE);
+    let control = ControlServer::new(admin)
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
     tonic::transport::Server::builder()
         .add_service(health_service)
         .add_service(control)

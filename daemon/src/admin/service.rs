@@ -12,8 +12,8 @@ use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
-use crate::session::clients::Clients;
 use crate::server::supervisor;
+use crate::session::clients::Clients;
 use crate::telemetry::server_log::ServerLogs;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
@@ -101,7 +101,9 @@ impl Inner {
                 "server `{name}` is refused: {}\nhint: `hermesctl config check` shows where",
                 self.mask()(reason)
             )),
-            Some(ServerEntry::Enabled(_)) => Status::unavailable(format!("server `{name}` is just being set up")),
+            Some(ServerEntry::Enabled(_)) => {
+                Status::unavailable(format!("server `{name}` is just being set up"))
+            }
             None => {
                 let known: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -200,7 +202,9 @@ impl Control for Admin {
         let view = inner.catalog.borrow().view(&profile(&request.profile), Only::All);
         let name = if request.server.is_empty() {
             request.tool.clone()
-        } else if let Some(tool) = view.tool_of(&request.server, &request.tool).or_else(|| view.tool(&request.tool)) {
+        } else if let Some(tool) =
+            view.tool_of(&request.server, &request.tool).or_else(|| view.tool(&request.tool))
+        {
             tool.name.to_string()
         } else {
             if request.server != "hermes" {
@@ -269,7 +273,11 @@ impl Control for Admin {
         let server = match config.servers.get(request.server.as_str()) {
             Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
             Some(ServerEntry::Refused { .. }) | None => {
-                return Err(self.inner.handle(&request.server).err().unwrap_or_else(|| Status::not_found("gone")));
+                return Err(self
+                    .inner
+                    .handle(&request.server)
+                    .err()
+                    .unwrap_or_else(|| Status::not_found("gone")));
             }
         };
         let log_file = self.inner.logs.path_of(&server.name).display().to_string();
@@ -340,7 +348,9 @@ fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
             params.string("name", name).member("arguments", &one_line(raw.get()));
             Ok(params.finish())
         }
-        Ok(_) => Err(Status::invalid_argument("arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'")),
+        Ok(_) => Err(Status::invalid_argument(
+            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
+        )),
         Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }

@@ -103,7 +103,9 @@ impl CallError {
             }
         };
         match self {
-            Self::Removed => format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry."),
+            Self::Removed => {
+                format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry.")
+            }
             Self::BreakerOpen(open) => format!(
                 "MCP server '{server}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
                  Do NOT retry this tool yet - use alternative approaches or ask the user to check the MCP server. {executed}",

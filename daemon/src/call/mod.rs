@@ -16,8 +16,8 @@ use crate::catalog::snapshot::{Origin, Tool, View};
 use crate::conversations::Conversations;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool, ServerName};
-use crate::server::breaker::Outcome;
 use crate::server::Servers;
+use crate::server::breaker::Outcome;
 use crate::server::handle::ServerHandle;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError};
 use error::CallError;
@@ -153,7 +153,8 @@ where
         cap: handle.config().call_cap().max(idle),
         progress: wanted,
     };
-    let mut sending = Sending { flight: Some(wire.request_with_hole(request, hole)?), reason: &call.cancel_reason };
+    let mut sending =
+        Sending { flight: Some(wire.request_with_hole(request, hole)?), reason: &call.cancel_reason };
     loop {
         match sending.next().await {
             CallEvent::Progress(params) => progress(params),
@@ -188,7 +189,9 @@ impl Sending<'_> {
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
         // The wire notices a dropped flight by itself; this only adds the client's own words.
-        if let (Some(flight), Some(reason)) = (self.flight.take(), self.reason.get().filter(|r| !r.is_empty())) {
+        if let (Some(flight), Some(reason)) =
+            (self.flight.take(), self.reason.get().filter(|r| !r.is_empty()))
+        {
             flight.cancel(reason);
         }
     }
@@ -199,9 +202,9 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         Ok(Answer::Result(result)) if count_tool_errors && result::is_error(result) => Outcome::Failure,
         // Any answer is a sign of life.
         Ok(Answer::Result(_) | Answer::Error(_)) => Outcome::Success,
-        Err(CallError::Wire(WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. })) => {
-            Outcome::Failure
-        }
+        Err(CallError::Wire(
+            WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
+        )) => Outcome::Failure,
         Err(CallError::NotReady(_)) => Outcome::Failure,
         Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
         Err(CallError::Removed | CallError::BreakerOpen(_) | CallError::Slot(_)) => Outcome::Neutral,

@@ -4,8 +4,8 @@
 
 use super::trace::Trace;
 use crate::catalog::snapshot::View;
-use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::jsonrpc::ids::IdKey;
+use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::jsonrpc::splice::{Members, push_string};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn what_is_given_twice_reaches_the_server_once() {
-        let (params, _) = upstream(r#"{"name":"x","arguments":{"a":1},"name":"mcp_s_b","arguments":{"a":2}}"#, "b");
+        let (params, _) =
+            upstream(r#"{"name":"x","arguments":{"a":1},"name":"mcp_s_b","arguments":{"a":2}}"#, "b");
         assert!(params.starts_with(r#"{"name":"b","arguments":{"a":2},"_meta""#), "{params}");
         let raw = RawValue::from_string(r#"{"name":5}"#.into()).unwrap();
         assert!(read(&raw).is_err());

@@ -43,7 +43,8 @@ fn parse(text: &str) -> Option<Trace> {
         part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     let nonzero = |part: &str| part.bytes().any(|b| b != b'0');
-    let good = hex(version, 2) && version != "ff" && hex(id, 32) && nonzero(id) && hex(span, 16) && nonzero(span);
+    let good =
+        hex(version, 2) && version != "ff" && hex(id, 32) && nonzero(id) && hex(span, 16) && nonzero(span);
     (good && hex(flags, 2)).then(|| Trace { id: id.to_owned(), flags: flags.to_owned() })
 }
 
@@ -79,7 +80,12 @@ mod tests {
 
     #[test]
     fn anything_else_begins_a_trace_of_its_own() {
-        for bad in ["", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-00", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"] {
+        for bad in [
+            "",
+            "nonsense",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-00",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+        ] {
             let (one, two) = (Trace::of(Some(bad)), Trace::of(None));
             assert_eq!(one.id().len(), 32, "{bad}");
             assert_ne!(one.id(), two.id());

@@ -67,7 +67,8 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
     let server = &offer.config.name;
     let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
     let named = exposed::expose(server, configured, &raw, limit);
-    let mut about = ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
+    let mut about =
+        ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
     let mut usable = Vec::with_capacity(raw.len());
     for ((name, json), named) in offer.tools.iter().zip(&named) {
         if let Some(note) = &named.note {
@@ -78,8 +79,10 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             None => about.dropped += 1,
         }
     }
-    let names: Vec<ToolNames<'_>> =
-        usable.iter().map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() }).collect();
+    let names: Vec<ToolNames<'_>> = usable
+        .iter()
+        .map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() })
+        .collect();
     let filtered = filter::apply(&offer.config.tools, &names, Spelling::Raw);
     about.notes.extend(filtered.warnings.iter().map(ToString::to_string));
     let mut tools = Vec::with_capacity(usable.len());
@@ -110,7 +113,9 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
 }
 
 /// The item with an input schema that model APIs take, and what was changed for that.
-fn with_usable_schema(json: &RawValue) -> Result<(Cow<'_, RawValue>, Vec<schema::SchemaNote>), schema::SchemaError> {
+fn with_usable_schema(
+    json: &RawValue,
+) -> Result<(Cow<'_, RawValue>, Vec<schema::SchemaNote>), schema::SchemaError> {
     let Ok(members) = Members::parse(json) else { return Ok((Cow::Borrowed(json), Vec::new())) };
     let repaired = schema::repair(members.get("inputSchema"))?;
     if repaired.notes.is_empty() {
@@ -122,7 +127,8 @@ fn with_usable_schema(json: &RawValue) -> Result<(Cow<'_, RawValue>, Vec<schema:
 /// The item with its exposed name and, where it has none, the description the reference gives.
 fn item(server: &ServerName, raw: &str, json: &RawValue, exposed: &str) -> Box<RawValue> {
     let renamed = renamed(json, exposed);
-    let described = Members::parse(&renamed).is_ok_and(|m| m.get("description").is_some_and(|d| d.get() != "null"));
+    let described =
+        Members::parse(&renamed).is_ok_and(|m| m.get("description").is_some_and(|d| d.get() != "null"));
     if described {
         return renamed;
     }
@@ -149,7 +155,9 @@ mod tests {
         let mut config = ServerConfig::with_transport(ServerName::new(server), stdio);
         edit(&mut config);
         let item = |name: &&str| {
-            let json = format!(r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object","properties":{{}}}}}}"#);
+            let json = format!(
+                r#"{{"name":"{name}","x-vendor":1.0,"description":"d","inputSchema":{{"type":"object","properties":{{}}}}}}"#
+            );
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
         Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
@@ -194,7 +202,8 @@ mod tests {
         };
         config.daemon.profiles.insert(ProfileName::new("p"), profile);
         let offers = [offer("s", &["a"], |_| {}), offer("t", &["a"], |_| {})];
-        let catalog = build(&config, &offers, &[builtin("messages_read", true), builtin("messages_send", false)]);
+        let catalog =
+            build(&config, &offers, &[builtin("messages_read", true), builtin("messages_send", false)]);
         assert_eq!(names(&catalog, "p", Only::All), ["a", "messages_read"]);
         assert_eq!(names(&catalog, "default", Only::Servers), ["mcp_s_a", "mcp_t_a"]);
         assert_eq!(names(&catalog, "default", Only::Conversations), ["messages_read", "messages_send"]);
@@ -206,7 +215,8 @@ mod tests {
         let (a, b) = (offer("s", &["x", "y"], |_| {}), offer("t", &["z"], |_| {}));
         let one = build(&Config::default(), &[a.clone(), b.clone()], &[]);
         let two = build(&Config::default(), &[b, a], &[]);
-        let view = |catalog: &Catalog| catalog.view(&ProfileName::new("default"), Only::All).digest().to_owned();
+        let view =
+            |catalog: &Catalog| catalog.view(&ProfileName::new("default"), Only::All).digest().to_owned();
         assert_eq!(view(&one), view(&two));
     }
 }

@@ -60,7 +60,9 @@ pub fn read(line: &[u8]) -> Option<ClientMessage> {
         Err(_) => match std::str::from_utf8(line) {
             // serde_json wants valid UTF-8; a bad byte inside a string must not lose the message.
             Err(_) => return read(String::from_utf8_lossy(line).as_bytes()),
-            Ok(text) if is_json(text) => invalid("null", INVALID_REQUEST, "the message is not a JSON-RPC 2.0 object"),
+            Ok(text) if is_json(text) => {
+                invalid("null", INVALID_REQUEST, "the message is not a JSON-RPC 2.0 object")
+            }
             Ok(_) => invalid("null", PARSE_ERROR, "the line is not valid JSON"),
         },
     })
@@ -131,9 +133,18 @@ mod tests {
     #[test]
     fn requests_notifications_responses_and_batches_are_told_apart() {
         assert!(matches!(read(b"{\"id\":1,\"method\":\"a\"}"), Some(ClientMessage::Request { .. })));
-        assert!(matches!(read(b"{\"method\":\"a\",\"params\":null}"), Some(ClientMessage::Notification { params: None, .. })));
-        assert!(matches!(read(b"{\"id\":1,\"result\":null}"), Some(ClientMessage::Response { outcome: Ok(_), .. })));
-        assert!(matches!(read(b"{\"id\":1,\"error\":{}}"), Some(ClientMessage::Response { outcome: Err(_), .. })));
+        assert!(matches!(
+            read(b"{\"method\":\"a\",\"params\":null}"),
+            Some(ClientMessage::Notification { params: None, .. })
+        ));
+        assert!(matches!(
+            read(b"{\"id\":1,\"result\":null}"),
+            Some(ClientMessage::Response { outcome: Ok(_), .. })
+        ));
+        assert!(matches!(
+            read(b"{\"id\":1,\"error\":{}}"),
+            Some(ClientMessage::Response { outcome: Err(_), .. })
+        ));
         let Some(ClientMessage::Batch(items)) = read(b"[{\"id\":1,\"method\":\"a\"},5]") else { panic!() };
         assert!(matches!(&items[..], [ClientMessage::Request { .. }, ClientMessage::Invalid { .. }]));
         assert!(matches!(read(b"{\"id\":1,\"method\":\"a\xff\"}"), Some(ClientMessage::Request { .. })));

@@ -3,8 +3,8 @@
 //! A stranger's uid is refused before a byte is read. A peer that says nothing for
 //! [`HELLO_BUDGET`] is dropped. Refusals name the reason in a [`Welcome::Refused`].
 
-use super::task::{Ended, Session};
 use super::Shared;
+use super::task::{Ended, Session};
 use crate::names::ProfileName;
 use crate::tasks::TaskGroup;
 use hermes_proto::shim::framing::{Line, LineBuffer};
@@ -75,7 +75,9 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
     tracing::debug!(client = %id, pid, profile = hello.profile, "client connected");
     let ended = Session::new(shared, facts, stream, &hello, rest).run(stop).await;
     match ended {
-        Ended::NotReading => tracing::warn!(client = %id, pid, "client disconnected: it does not read its answers"),
+        Ended::NotReading => {
+            tracing::warn!(client = %id, pid, "client disconnected: it does not read its answers")
+        }
         other => tracing::debug!(client = %id, pid, reason = ?other, "client gone"),
     }
 }
@@ -112,7 +114,8 @@ fn check(shared: &Shared, hello: &Hello) -> Result<(), Welcome> {
     let catalog = shared.catalog.borrow();
     if !catalog.has_profile(&ProfileName::new(hello.profile.as_str())) {
         let names: Vec<&str> = catalog.profile_names().map(ProfileName::as_str).collect();
-        let message = format!("no profile `{}` in config.yaml; there are: {}", hello.profile, names.join(", "));
+        let message =
+            format!("no profile `{}` in config.yaml; there are: {}", hello.profile, names.join(", "));
         return refuse("profile", message);
     }
     if shared.clients.all().len() >= MAX_CLIENTS {

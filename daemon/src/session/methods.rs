@@ -80,7 +80,10 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
         "resources/list" => Route::Now(list("resources")),
         "resources/templates/list" => Route::Now(list("resourceTemplates")),
         "prompts/list" => Route::Now(list("prompts")),
-        _ => Route::Now(Reply::error(METHOD_NOT_FOUND, &format!("hermesd does not know the method `{method}`"))),
+        _ => Route::Now(Reply::error(
+            METHOD_NOT_FOUND,
+            &format!("hermesd does not know the method `{method}`"),
+        )),
     }
 }
 

@@ -4,13 +4,13 @@
 //! answers flushed before the socket closes (half-close). When the socket breaks, open calls are
 //! dropped, which cancels them at their servers.
 
+use super::Shared;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
-use super::Shared;
 use crate::call::{Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
@@ -212,7 +212,9 @@ impl Session {
                 self.take_lines();
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }
@@ -240,7 +242,9 @@ impl Session {
         match message {
             None => {}
             Some(ClientMessage::Request { id, method, params }) => self.request(id, &method, params, batch),
-            Some(ClientMessage::Notification { method, params }) => self.notification(&method, params.as_deref()),
+            Some(ClientMessage::Notification { method, params }) => {
+                self.notification(&method, params.as_deref())
+            }
             // hermesd asks clients nothing in this state, so an answer answers nothing.
             Some(ClientMessage::Response { .. }) => {}
             Some(ClientMessage::Invalid { id, code, message }) => {
@@ -256,8 +260,9 @@ impl Session {
             self.outbox.answer(Reply::error(INVALID_REQUEST, text).line("null"));
             return;
         }
-        let wants_answer =
-            |item: &&ClientMessage| matches!(item, ClientMessage::Request { .. } | ClientMessage::Invalid { .. });
+        let wants_answer = |item: &&ClientMessage| {
+            matches!(item, ClientMessage::Request { .. } | ClientMessage::Invalid { .. })
+        };
         let batch = Batch::of(items.iter().filter(wants_answer).count());
         for item in items {
             self.message(Some(item), Some(&batch));
@@ -296,7 +301,8 @@ impl Session {
         let (name, version) = self.state.client_name();
         let revision = self.state.revision.unwrap_or_default().to_owned();
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
-        *self.facts.named.lock().expect("nothing panics while holding it") = Named { name, version, revision };
+        *self.facts.named.lock().expect("nothing panics while holding it") =
+            Named { name, version, revision };
     }
 
     /// Hands the shim the string that brings this session back after a loss of the daemon.
@@ -398,7 +404,9 @@ fn hung_up(stream: &UnixStream) -> bool {
 fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
     let params = Members::parse(params).ok()?.with("progressToken", token.get());
     let mut line = ObjectWriter::with_capacity(params.get().len() + 64);
-    line.member("jsonrpc", "\"2.0\"").string("method", "notifications/progress").member("params", params.get());
+    line.member("jsonrpc", "\"2.0\"")
+        .string("method", "notifications/progress")
+        .member("params", params.get());
     Some(line.finish().get().as_bytes().to_vec())
 }
 

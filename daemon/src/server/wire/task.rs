@@ -6,11 +6,11 @@
 //! pool, in their order.
 
 use super::inbound::{self, Body, Inbound};
-use crate::jsonrpc::outbound::Outbound;
 use super::pending::{NewEntry, Over, Pending};
 use super::{
     Answer, Delivery, EndReason, Fact, Order, Request, WireError, WireHandle, WireLimits, WireStats,
 };
+use crate::jsonrpc::outbound::Outbound;
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use crate::names::Generation;
 use crate::tasks::TaskGroup;
