@@ -146,9 +146,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let sockets = sockets(&claim, &home)?;
     let reconcile =
         Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
-    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
+    // Only now: the first catalogue has the conversation tools, or a quick client would miss them.
+    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();

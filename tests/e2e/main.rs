@@ -20,6 +20,7 @@ mod listing;
 mod progress;
 mod relay;
 mod schema;
+mod service;
 mod shim;
 mod single;
 mod soak;

@@ -218,9 +218,9 @@ impl Control for Admin {
         };
         let params = call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
-        let (name, upstream, progress_token, trace) =
-            crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let call = ToolCall { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout };
+        let read = crate::call::route::read(&params);
+        let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let call = ToolCall { timeout, ..ToolCall::of(request) };
         let caller = Caller { client: inner.clients.next_id(), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;

@@ -63,6 +63,14 @@ pub struct ToolCall {
     pub timeout: Option<Duration>,
 }
 
+impl ToolCall {
+    /// The call of a request, with the server's own limits.
+    pub fn of(request: route::Request) -> Self {
+        let route::Request { name, upstream, progress_token, trace } = request;
+        Self { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout: None }
+    }
+}
+
 /// Takes one call along the whole road.
 ///
 /// Refusals and failures are results with `isError`, written for a model; JSON-RPC errors are for

@@ -63,11 +63,24 @@ impl Upstream {
     }
 }
 
-/// Reads the params of a `tools/call` once: name, progress token, trace, and what the server gets.
+/// What the params of one `tools/call` say.
+#[derive(Debug)]
+pub struct Request {
+    /// The exposed name.
+    pub name: String,
+    /// What the server gets.
+    pub upstream: Upstream,
+    /// The client's progress token, raw, if it gave one.
+    pub progress_token: Option<Box<RawValue>>,
+    /// Where the call is in a trace.
+    pub trace: Trace,
+}
+
+/// Reads the params of a `tools/call`, once.
 ///
 /// # Errors
 /// [`NoName`].
-pub fn read(params: &RawValue) -> Result<(String, Upstream, Option<Box<RawValue>>, Trace), NoName> {
+pub fn read(params: &RawValue) -> Result<Request, NoName> {
     let members = Members::parse(params).map_err(|_| NoName)?;
     let name = members.text("name").ok_or(NoName)?.into_owned();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
@@ -119,7 +132,12 @@ pub fn read(params: &RawValue) -> Result<(String, Upstream, Option<Box<RawValue>
     text.push(TOKEN_PLACE);
     text.push_str("}}");
     let name_at = name_at.expect("a name was found above");
-    Ok((name, Upstream { text, name_at, token_at, arguments }, token, trace))
+    Ok(Request {
+        name,
+        upstream: Upstream { text, name_at, token_at, arguments },
+        progress_token: token,
+        trace,
+    })
 }
 
 /// Opens an object or continues it with `key`.
@@ -135,7 +153,7 @@ mod tests {
 
     fn upstream(params: &str, tool: &str) -> (String, usize) {
         let raw = RawValue::from_string(params.into()).unwrap();
-        let (params, hole) = read(&raw).unwrap().1.params(&RawTool::new(tool));
+        let (params, hole) = read(&raw).unwrap().upstream.params(&RawTool::new(tool));
         (params.get().to_owned(), hole)
     }
 
@@ -157,7 +175,7 @@ mod tests {
         assert!(upstream(r#"{"name":"x","arguments":null}"#, "a").0.contains(r#""arguments":{}"#));
         assert!(upstream(r#"{"name":"x"}"#, "a").0.contains(r#""arguments":{}"#));
         let raw = RawValue::from_string(r#"{"name":"x","arguments":{"k":1}}"#.into()).unwrap();
-        assert_eq!(read(&raw).unwrap().1.arguments().unwrap().get(), r#"{"k":1}"#);
+        assert_eq!(read(&raw).unwrap().upstream.arguments().unwrap().get(), r#"{"k":1}"#);
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! What is masked, what stays, and that no split of a text hides a secret.
+
 use super::*;
 use crate::secret::Secret;
 use base64::Engine as _;

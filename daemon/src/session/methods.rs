@@ -10,7 +10,6 @@ use crate::jsonrpc::era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 /// What a client has told about itself.
 #[derive(Debug, Default)]
@@ -127,14 +126,7 @@ fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
 
 fn call(params: Option<&RawValue>) -> Route {
     match params.map(route::read) {
-        Some(Ok((name, upstream, progress_token, trace))) => Route::Call(ToolCall {
-            name,
-            upstream,
-            progress_token,
-            trace,
-            cancel_reason: Arc::default(),
-            timeout: None,
-        }),
+        Some(Ok(request)) => Route::Call(ToolCall::of(request)),
         Some(Err(error)) => Route::Now(Reply::error(INVALID_PARAMS, &error.to_string())),
         None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name")),
     }
