@@ -12,6 +12,7 @@ use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
+use crate::findings;
 use crate::guard;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -31,11 +32,12 @@ use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
-use crate::store::Store;
+use crate::store::{Store, StoreFinding};
 use crate::tasks::TaskGroup;
 use crate::telemetry::logs::{self, Format, LogOptions};
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
+use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
 use hermes_proto::endpoint::{self, Endpoint, Home};
@@ -46,7 +48,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
     if guard::is_guard_invocation(std::env::args_os()) {
         return guard::main();
     }
+    crate::process::inherited::close_inherited(&|name| std::env::var(name).ok());
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -108,11 +111,12 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
-    let store = open_store(&paths).await;
+    let (store, opening) = open_store(&paths).await;
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = base_env(&home, &env).await;
+    let base = learn_base(base, &groups.inner);
     let launcher = StdioLauncher {
-        base: learn_base(base, &groups.inner),
+        base: base.clone(),
         secrets,
         osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
             .map(Arc::new)
@@ -136,7 +140,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(redact.clone(), servers.clone(), secrets_in)),
+        before: Box::new(before_config(redact.clone(), servers.clone(), base, secrets_in)),
+        machine: findings::machine(paths.clone(), opening, store.health()),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -144,12 +149,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     // Before the first load, so that no change is missed between the two.
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
+    let (beats_in, beats) = mpsc::channel(watchdog::QUESTIONS);
     let reconcile =
-        Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
+        Reconcile { config: config.clone(), servers: handles.clone(), builtins, beats, publish: catalog_in };
     let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
     // Only now: the first catalogue has the conversation tools, or a quick client would miss them.
-    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
+    let mut reconciling = groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
@@ -181,11 +187,20 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(findings::follow_store(store.health(), reloader.clone()));
+    if let Some(every) = sd_notify::watchdog_enabled() {
+        let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
+        let stop = groups.inner.stop_signal();
+        groups.inner.spawn(watchdog::beat(every, store.clone(), beats_in, tell, stop));
+    }
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
     let idle = idle(clients.clone(), idle_exit);
     tokio::pin!(idle);
+    let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
+    tokio::pin!(broken);
+    let mut code = ExitCode::SUCCESS;
     loop {
         tokio::select! {
             biased;
@@ -201,6 +216,11 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 }
                 Some(Signal::End) | None => break,
             },
+            part = &mut broken => {
+                tracing::error!(part, "a part of hermesd ended by itself; hermesd ends too, to be started afresh");
+                code = ExitCode::FAILURE;
+                break;
+            }
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
                 break;
@@ -220,7 +240,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     };
     shutdown::run(running, claim, &endpoint, &mut signals).await;
     guard::close_nursery();
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// One group for each stage of the shutdown.
@@ -250,11 +270,15 @@ fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
 fn before_config(
     redact: RedactHook,
     servers: supervisor::Shared,
+    base: watch::Receiver<Arc<BaseEnv>>,
     secrets: watch::Sender<Arc<KnownSecrets>>,
 ) -> impl Fn(&Config) + Send {
     move |config| {
-        secrets.send_replace(Arc::new(config.secrets.clone()));
-        let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
+        let mut known = config.secrets.clone();
+        // `env_pass` hands these to servers, which may print them.
+        base.borrow().note_secrets(&mut known);
+        let redactor = Redactor::new(&known, config.daemon.redaction_labels);
+        secrets.send_replace(Arc::new(known));
         redact.set(move |text| redactor.redact(text).into_owned());
         servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
@@ -294,14 +318,14 @@ fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
     }
 }
 
-async fn open_store(paths: &Paths) -> Store {
+async fn open_store(paths: &Paths) -> (Store, Vec<StoreFinding>) {
     let db = paths.db.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
     let (store, findings) = opened.expect("opening the store does not panic");
     for finding in &findings {
         tracing::error!(?finding, "hermesd.db");
     }
-    store
+    (store, findings)
 }
 
 fn start_logs(

@@ -11,7 +11,7 @@ use crate::server::Servers;
 use crate::server::handle::ServerHandle;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Makes and publishes the catalogue.
@@ -23,6 +23,8 @@ pub struct Reconcile {
     pub servers: watch::Receiver<Arc<Servers>>,
     /// The conversation tools on offer; empty where they are off.
     pub builtins: watch::Receiver<Arc<Vec<Builtin>>>,
+    /// Questions whether this task still works; each is answered at once.
+    pub beats: mpsc::Receiver<oneshot::Sender<()>>,
     /// Where the catalogue goes.
     pub publish: watch::Sender<Arc<Catalog>>,
 }
@@ -51,12 +53,21 @@ impl Reconcile {
             let catalog = built.expect("building a catalogue does not panic");
             revision += 1;
             self.publish.send_replace(Arc::new(catalog.numbered(revision)));
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = self.servers.changed() => if changed.is_err() { return },
-                changed = self.config.changed() => if changed.is_err() { return },
-                changed = self.builtins.changed() => if changed.is_err() { return },
-                Some(()) = listings.next(), if !listings.is_empty() => {}
+            // A beat is no reason to build anything.
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = self.servers.changed() => if changed.is_err() { return },
+                    changed = self.config.changed() => if changed.is_err() { return },
+                    changed = self.builtins.changed() => if changed.is_err() { return },
+                    Some(()) = listings.next(), if !listings.is_empty() => {}
+                    Some(asked) = self.beats.recv() => {
+                        // Whoever asked may be gone.
+                        let _ = asked.send(());
+                        continue;
+                    }
+                }
+                break;
             }
         }
     }
