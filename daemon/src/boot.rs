@@ -52,7 +52,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long the login shell may take to say what PATH is. Servers do not wait for it.
+/// How long the login shell may take to say what PATH is.
 const SHELL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Everything `hermesd` does, guards included.
@@ -187,7 +187,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
-    groups.inner.spawn(findings::follow_store(store.health(), reloader.clone()));
+    groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
         let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
         let stop = groups.inner.stop_signal();
@@ -354,26 +354,28 @@ async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
     tokio::task::spawn_blocking(gather).await.expect("reading the environment does not panic")
 }
 
-/// Publishes the environment at once and again when the login shell and the user manager answered.
+/// Publishes the environment at once and again with each answer of the login shell and the user
+/// manager; the channel closes when nothing more will come.
 fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
     let (publish, current) = watch::channel(Arc::new(base.clone()));
     let stop = tasks.stop_signal();
     tasks.spawn(async move {
         let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
-        let asked = async {
-            tokio::join!(
-                shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
-                shell_query::manager_env(SHELL_LIMIT),
-            )
+        let path = async {
+            let path = shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT).await;
+            if path.is_none() {
+                tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+            }
+            publish.send_modify(|now| Arc::make_mut(now).login_path = path);
         };
-        let (login_path, manager) = tokio::select! {
-            answers = asked => answers,
-            () = stop.cancelled() => return,
+        let manager = async {
+            let manager = shell_query::manager_env(SHELL_LIMIT).await;
+            publish.send_modify(|now| Arc::make_mut(now).manager = manager);
         };
-        if login_path.is_none() {
-            tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+        tokio::select! {
+            ((), ()) = async { tokio::join!(path, manager) } => {}
+            () = stop.cancelled() => {}
         }
-        publish.send_replace(Arc::new(BaseEnv { login_path, manager, ..base }));
     });
     current
 }

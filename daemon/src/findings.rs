@@ -9,6 +9,7 @@ use crate::reload::Reloader;
 use crate::store::{Keeping, StoreFinding, StoreHealth, TroubleKind};
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// Gathers the findings; `opening` is what the store met at its opening. What it gives blocks.
 pub fn machine(
@@ -40,12 +41,20 @@ pub fn machine(
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn follow_store(mut health: watch::Receiver<StoreHealth>, reloader: Reloader) {
+pub async fn follow_store(
+    mut health: watch::Receiver<StoreHealth>,
+    reloader: Reloader,
+    stop: CancellationToken,
+) {
     let gist = |health: &StoreHealth| -> (Keeping, Option<TroubleKind>) {
         (health.keeping.clone(), health.trouble.as_ref().map(|trouble| trouble.kind.clone()))
     };
     let mut told = gist(&health.borrow_and_update());
-    while health.changed().await.is_ok() {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = health.changed() => if changed.is_err() { return },
+        }
         let now = gist(&health.borrow_and_update());
         if now != told {
             told = now;

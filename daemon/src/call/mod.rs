@@ -134,6 +134,10 @@ where
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
     let outcome = send(&handle, raw, call, idle, progress).await;
     permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
+    if matches!(outcome, Err(CallError::Wire(WireError::IdleTimeout { .. } | WireError::CapTimeout { .. }))) {
+        // Slow or deaf? The supervisor finds out; this call is over either way.
+        handle.check();
+    }
     Ok(match outcome? {
         Answer::Result(result) => Reply::Result(result),
         Answer::Error(error) => Reply::Error(error),
