@@ -147,3 +147,29 @@ fn the_files_of_the_daemon_are_private() {
         }
     }
 }
+
+/// A daemon that runs out of descriptors loses single starts and connections, never itself.
+#[test]
+fn running_out_of_descriptors_ends_nothing() {
+    let w = (0..12).fold(world(), |w, n| w.server(&format!("s{n:02}"), Script::new()));
+    let line = format!("ulimit -n 56; exec {}", w.bins().hermesd.display());
+    let mut daemon = w.launch_command(w.command("/bin/sh".as_ref()).args(["-c", &line]));
+    wait_for("some server is ready", SOON, || {
+        let all = w.ctl(["servers", "--json"]);
+        all.code == 0 && all.stdout.contains("\"ready\"")
+    });
+    // Clients come until there is no room; each goes on or is told, the daemon stays.
+    let clients: Vec<_> = (0..30).map(|_| w.shim()).collect();
+    assert!(holds_for(Duration::from_secs(2), || daemon.exited().is_none()), "{}", daemon.output());
+    drop(clients);
+    let mut client = w.shim();
+    client.initialize();
+    wait_for("a server answers again", SOON, || !client.tool_names().is_empty());
+    let name = client.tool_names().into_iter().find(|name| name.ends_with("_echo")).unwrap();
+    wait_for("a call passes", SOON, || {
+        client.call(&name, &json!({"text": "on"}))["content"][0]["text"] == "on"
+    });
+    drop(client);
+    assert!(daemon.stop().success());
+    assert_eq!(w.census(), []);
+}

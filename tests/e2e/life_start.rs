@@ -318,3 +318,54 @@ fn a_container_ends_with_its_server() {
         fs::read_dir(folder).unwrap().flatten().filter(|e| e.path().extension().is_some_and(|x| x == "cid"));
     assert_eq!(cids.count(), 0, "the id file goes with the container");
 }
+
+/// A server that this daemon did not start yet is shown with what a start would find; it stays stopped.
+#[test]
+fn a_server_that_was_never_started_is_shown_in_full() {
+    let w = world().server_with("w", Script::new(), &["env: {FLAVOUR: sweet}"]);
+    let mut daemon = w.start();
+    drop(w.client(&["w"]));
+    assert!(daemon.stop().success());
+    let _daemon = w.start();
+    drop(w.client(&["w"]));
+    let shown = w.ctl(["servers", "show", "w", "--json"]).succeeds().json();
+    assert_eq!(shown["server"]["phase"], "stopped", "{shown}");
+    assert_eq!(shown["detail"]["command"], w.bins().fake_server.display().to_string());
+    assert!(shown["detail"]["env_passed"].to_string().contains("FLAVOUR"), "{shown}");
+    assert_eq!(w.journal("w").starts(), 1);
+}
+
+/// A whole command line in `command` is named as such, with what to write instead; `~/` is expanded.
+#[test]
+fn a_command_line_in_one_string_is_explained() {
+    let w = world();
+    stand_in(&w, &w.path().join("user/bin/tool"), "home");
+    let w =
+        w.entry("line", &["command: my-launcher -y some-package"]).entry("home", &["command: ~/bin/tool"]);
+    let _daemon = w.start();
+    drop(w.client(&["home"]));
+    wait_for("the reason says it", SOON, || {
+        let status = w.status("line").to_string();
+        let findings = w.ctl(["status", "--json"]).json()["findings"].to_string();
+        (status + &findings).contains("args")
+    });
+    assert_ne!(w.phase("line"), "ready");
+}
+
+/// A database that is damaged is put aside, the daemon works, and a person is told.
+#[test]
+fn a_damaged_database_is_put_aside_and_told() {
+    let w = world().server("w", Script::new());
+    let folder = w.home().join("hermesd");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("hermesd.db"), "this is no database, ".repeat(500)).unwrap();
+    let _daemon = w.start();
+    drop(w.client(&["w"]));
+    let said = findings(&w);
+    assert!(said.contains("damaged") && said.contains("moved"), "{said}");
+    let aside = fs::read_dir(&folder).unwrap().flatten().any(|e| {
+        e.file_name().to_string_lossy().contains("damaged")
+            && fs::read_to_string(e.path()).is_ok_and(|text| text.starts_with("this is no database"))
+    });
+    assert!(aside, "nothing is thrown away");
+}

@@ -176,7 +176,11 @@ impl Control for Admin {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
         let handle = self.inner.handle(&request.server)?;
-        let status = handle.status().borrow().clone();
+        let mut status = handle.status().borrow().clone();
+        if status.report.snapshot().steps.is_empty() {
+            // Not started by this daemon yet: say what a start would find.
+            status.report = crate::server::diagnose::preview(handle.config(), &self.inner.test).await;
+        }
         let log_file = self.inner.logs.path_of(handle.name()).display().to_string();
         Ok(Response::new(pb::ShowServerResponse {
             server: Some(self.inner.status_of(&handle)),
