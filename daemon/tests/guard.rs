@@ -22,6 +22,17 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 const LIMIT: Duration = Duration::from_secs(60);
 const BUDGET: Duration = Duration::from_secs(6);
 
+/// Makes an executable in another process: a writable descriptor of ours could be inherited by a
+/// child that some other test starts at this moment, and the program would be "busy" (ETXTBSY).
+fn write_program(path: &std::path::Path, text: &str) {
+    use std::io::Write;
+    let mut sh = std::process::Command::new("/bin/sh");
+    sh.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(std::process::Stdio::piped());
+    let mut sh = sh.spawn().unwrap();
+    sh.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(sh.wait().unwrap().success());
+}
+
 struct Bench {
     home: tempfile::TempDir,
     ledger: Ledger,
@@ -42,8 +53,7 @@ impl Bench {
 
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, text);
         path
     }
 
