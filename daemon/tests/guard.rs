@@ -12,7 +12,6 @@ use hermesd::server::transport::ledger::{Entry, Identity, Ledger, Record};
 use hermesd::server::transport::reaper::{GUARD_PATIENCE, LedgerState, Spared, reap_leftovers};
 use hermesd::server::transport::stdio::{Child, Exit, Launch, LaunchError, NotExecutable, launch};
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
