@@ -47,6 +47,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -182,8 +183,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let control = tokio::net::UnixListener::from_std(control)?;
     let mcp = tokio::net::UnixListener::from_std(mcp)?;
     groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
-    let shared =
-        Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
+    let shared = Arc::new(session::Shared {
+        home: home.path().to_owned(),
+        calls,
+        catalog,
+        clients: clients.clone(),
+        held: AtomicUsize::new(0),
+    });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));

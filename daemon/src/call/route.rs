@@ -51,6 +51,11 @@ impl Upstream {
         serde_json::from_str(text).ok()
     }
 
+    /// How many bytes the call holds until it ends.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// The params for a server that calls the tool `tool`, and where the token's digit is in them.
     pub fn params(&self, tool: &RawTool) -> (Box<RawValue>, usize) {
         let mut out = String::with_capacity(self.text.len() + tool.as_str().len() + 2);

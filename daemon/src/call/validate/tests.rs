@@ -1,3 +1,5 @@
+//! Validation against schemas as servers write them.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! The scan against the two corpora.
+
 use super::*;
 use proptest::prelude::*;
 
