@@ -4,7 +4,7 @@
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
 use crate::admin::{self, service};
-use crate::call::CallPath;
+use crate::call::{CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
@@ -13,6 +13,7 @@ use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
 use crate::guard;
+use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::{ReloadTask, Reloader};
@@ -31,11 +32,13 @@ use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
-use crate::store::Store;
+use crate::store::{Retention, Store};
 use crate::tasks::TaskGroup;
 use crate::telemetry::logs::{self, Format, LogOptions};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
+use crate::telemetry::stats::Stats;
 use anyhow::Context;
 use clap::Parser;
 use hermes_proto::endpoint::{self, Endpoint, Home};
@@ -45,7 +48,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +112,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
     let store = open_store(&paths).await;
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
+    let stats = Stats::default();
+    let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
+    let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = base_env(&home, &env).await;
     let launcher = StdioLauncher {
@@ -136,7 +143,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(redact.clone(), servers.clone(), secrets_in)),
+        before: Box::new(before_config(
+            redact.clone(),
+            servers.clone(),
+            secrets_in,
+            redactor_in,
+            store.clone(),
+        )),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -152,7 +165,24 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
-    let calls = Arc::new(CallPath { servers: handles.clone(), conversations });
+    let calls = Arc::new(CallPath::new(Surroundings {
+        servers: handles.clone(),
+        config: config.clone(),
+        conversations,
+        redactor,
+        store: store.clone(),
+        metrics: metrics.clone(),
+        stats: stats.clone(),
+    }));
+    calls.restore_quota().await;
+    let observe = Observe {
+        servers: handles.clone(),
+        config: config.clone(),
+        clients: clients.clone(),
+        calls: calls.clone(),
+        metrics: metrics.clone(),
+    };
+    groups.inner.spawn(observe.run(groups.inner.child()));
     let shutdown = CancellationToken::new();
     let admin = service::Admin {
         inner: Arc::new(service::Inner {
@@ -164,6 +194,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             catalog: catalog.clone(),
             clients: clients.clone(),
             calls: calls.clone(),
+            store: store.clone(),
+            metrics,
+            stats,
             reloader: reloader.clone(),
             logs: logs.clone(),
             test: servers.clone(),
@@ -250,11 +283,15 @@ fn before_config(
     redact: RedactHook,
     servers: supervisor::Shared,
     secrets: watch::Sender<Arc<KnownSecrets>>,
+    results: watch::Sender<Arc<Redactor>>,
+    store: Store,
 ) -> impl Fn(&Config) + Send {
     move |config| {
         secrets.send_replace(Arc::new(config.secrets.clone()));
-        let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
+        let redactor = Arc::new(Redactor::new(&config.secrets, config.daemon.redaction_labels));
+        results.send_replace(redactor.clone());
         redact.set(move |text| redactor.redact(text).into_owned());
+        store.set_retention(Retention::with_audit_days(config.daemon.audit.retention_days));
         servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
 }

@@ -14,7 +14,10 @@ use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
 use crate::server::supervisor;
 use crate::session::clients::Clients;
+use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::server_log::ServerLogs;
+use crate::telemetry::stats::Stats;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
@@ -57,6 +60,12 @@ pub struct Inner {
     pub clients: Clients,
     /// The road of a call.
     pub calls: Arc<CallPath>,
+    /// hermesd.db.
+    pub store: Store,
+    /// Everything counted.
+    pub metrics: Metrics,
+    /// Figures by server and tool.
+    pub stats: Stats,
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Log files.
@@ -113,7 +122,9 @@ impl Inner {
     }
 
     fn status_of(&self, handle: &ServerHandle) -> pb::ServerStatus {
-        convert::server(handle, &self.catalog.borrow(), self.mask())
+        let mut status = convert::server(handle, &self.catalog.borrow(), self.mask());
+        status.notes.extend(self.calls.notes(handle.name().as_str()).iter().map(|note| self.mask()(note)));
+        status
     }
 
     fn all_servers(&self) -> Vec<pb::ServerStatus> {
@@ -220,8 +231,15 @@ impl Control for Admin {
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
         let (name, upstream, progress_token, trace) =
             crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let call = ToolCall { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout };
-        let caller = Caller { client: inner.clients.next_id(), view };
+        let call = ToolCall {
+            name,
+            upstream: Arc::new(upstream),
+            progress_token,
+            trace,
+            cancel_reason: Arc::default(),
+            timeout,
+        };
+        let caller = Caller { client: crate::call::ADMIN, identity: Arc::new(admin_identity(&view)), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
@@ -332,6 +350,18 @@ impl Control for Admin {
         tracing::info!("shutdown asked for by an operator");
         self.inner.shutdown.cancel();
         Ok(Response::new(pb::ShutdownResponse {}))
+    }
+}
+
+/// Admin commands are this user's own (control.sock checks it); which process asked is not kept.
+fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller {
+    crate::store::Caller {
+        uid: Some(rustix::process::getuid().as_raw()),
+        pid: None,
+        executable: None,
+        profile: view.profile().clone(),
+        name: Some("hermesctl".to_owned()),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

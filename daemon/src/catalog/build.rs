@@ -6,7 +6,7 @@
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
 use super::schema;
-use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool};
+use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool, ToolHints};
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
@@ -51,6 +51,8 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
                 name: ExposedName::new(builtin.name.as_str()),
                 origin: Origin::Conversations { read_only: builtin.read_only, offered: builtin.offered },
                 json: builtin.json.clone(),
+                schema: None,
+                hints: ToolHints { read_only: Some(builtin.read_only), ..ToolHints::default() },
             })
         })
         .collect();
@@ -91,6 +93,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             about.hidden += 1;
             continue;
         }
+        let (original, hints) = facts(json);
         let json = match with_usable_schema(json) {
             Ok((json, notes)) => {
                 about.notes.extend(notes.iter().map(|note| format!("tool `{raw}`: {note}")));
@@ -107,9 +110,28 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
             json: item(server, raw, &json, exposed.as_str()),
+            schema: original,
+            hints,
         }));
     }
     (tools, about)
+}
+
+/// The input schema as it was written, and the hints.
+fn facts(json: &RawValue) -> (Option<Arc<RawValue>>, ToolHints) {
+    let Ok(members) = Members::parse(json) else { return (None, ToolHints::default()) };
+    let annotations = members.get("annotations").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let hint = |name| match annotations.get(name).map(RawValue::get) {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        _ => None,
+    };
+    let hints = ToolHints {
+        read_only: hint("readOnlyHint"),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+    };
+    (members.get("inputSchema").map(|schema| Arc::from(schema.to_owned())), hints)
 }
 
 /// The item with an input schema that model APIs take, and what was changed for that.

@@ -129,7 +129,7 @@ fn call(params: Option<&RawValue>) -> Route {
     match params.map(route::read) {
         Some(Ok((name, upstream, progress_token, trace))) => Route::Call(ToolCall {
             name,
-            upstream,
+            upstream: Arc::new(upstream),
             progress_token,
             trace,
             cancel_reason: Arc::default(),
