@@ -7,6 +7,8 @@
 
 mod admin;
 mod boundaries;
+mod chain_evidence;
+mod chain_steps;
 mod child;
 mod config;
 mod conversations;

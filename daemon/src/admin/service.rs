@@ -1,7 +1,9 @@
 //! One method an rpc, no logic: looks things up, asks an owner, converts the answer.
 
+use super::consent;
 use super::convert::{self, Mask};
 use super::diagnose;
+use super::evidence;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::Catalog;
 use crate::config::{Config, ServerEntry};
@@ -343,6 +345,60 @@ impl Control for Admin {
         self.inner.check_home(&request.get_ref().home)?;
         let findings = diagnose::doctor(&self.inner);
         Ok(Response::new(pb::DoctorResponse { findings }))
+    }
+
+    type AuditStream = Pin<Box<dyn Stream<Item = Result<pb::AuditChunk, Status>> + Send>>;
+
+    async fn audit(&self, request: Request<pb::AuditRequest>) -> Answer<Self::AuditStream> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::audit(&self.inner, request.into_inner()).await?))
+    }
+
+    async fn stats(&self, request: Request<pb::StatsRequest>) -> Answer<pb::StatsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::stats(&self.inner)))
+    }
+
+    async fn metrics(&self, request: Request<pb::MetricsRequest>) -> Answer<pb::MetricsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::metrics(&self.inner)))
+    }
+
+    async fn list_pins(&self, request: Request<pb::ListPinsRequest>) -> Answer<pb::ListPinsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::pins(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn approve_pins(
+        &self,
+        request: Request<pb::ApprovePinsRequest>,
+    ) -> Answer<pb::ApprovePinsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::approve_pins(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn list_approvals(
+        &self,
+        request: Request<pb::ListApprovalsRequest>,
+    ) -> Answer<pb::ListApprovalsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::approvals(&self.inner).await))
+    }
+
+    async fn respond_approval(
+        &self,
+        request: Request<pb::RespondApprovalRequest>,
+    ) -> Answer<pb::RespondApprovalResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::respond(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn revoke_approval(
+        &self,
+        request: Request<pb::RevokeApprovalRequest>,
+    ) -> Answer<pb::RevokeApprovalResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::revoke(&self.inner, request.get_ref().id).await?))
     }
 
     async fn shutdown(&self, request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
