@@ -157,11 +157,19 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     // Before the first load, so that no change is missed between the two.
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
-    let reconcile =
-        Reconcile { config: config.clone(), servers: handles.clone(), builtins, publish: catalog_in };
-    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
+    let (pins_approved, approved) = watch::channel(0);
+    let reconcile = Reconcile {
+        config: config.clone(),
+        servers: handles.clone(),
+        builtins,
+        publish: catalog_in,
+        store: store.clone(),
+        approved,
+    };
     let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
+    // After the first load: a catalogue without profiles must not be taken for the first one.
+    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
@@ -197,6 +205,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             store: store.clone(),
             metrics,
             stats,
+            pins_approved,
             reloader: reloader.clone(),
             logs: logs.clone(),
             test: servers.clone(),

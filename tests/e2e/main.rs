@@ -8,6 +8,7 @@
 mod admin;
 mod boundaries;
 mod chain_evidence;
+mod chain_pins;
 mod chain_steps;
 mod child;
 mod config;

@@ -68,6 +68,8 @@ pub struct Inner {
     pub metrics: Metrics,
     /// Figures by server and tool.
     pub stats: Stats,
+    /// To be raised when pins were approved.
+    pub pins_approved: watch::Sender<u64>,
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Log files.

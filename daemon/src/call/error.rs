@@ -11,6 +11,7 @@ use crate::server::breaker::Open;
 use crate::server::handle::NotReady;
 use crate::server::slots::SlotError;
 use crate::server::wire::{Delivery, WireError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a call failed; one variant per step of the road.
@@ -19,6 +20,9 @@ pub enum CallError {
     /// The server is no longer configured.
     #[error("the server was removed from the configuration")]
     Removed,
+    /// Its texts changed and wait for a person's approval.
+    #[error("withheld: {0}")]
+    Withheld(Arc<str>),
     /// The breaker refuses calls.
     #[error("cut off after {} failures in a row", .0.failures)]
     BreakerOpen(Open),
@@ -80,6 +84,7 @@ impl CallError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
+            Self::Withheld(_) => "withheld",
             Self::BreakerOpen(_) => "breaker_open",
             Self::Limit(error) => error.kind(),
             Self::InvalidArguments(_) => "invalid_arguments",
@@ -96,6 +101,7 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             Self::Removed
+            | Self::Withheld(_)
             | Self::BreakerOpen(_)
             | Self::Limit(_)
             | Self::InvalidArguments(_)
@@ -118,7 +124,7 @@ impl CallError {
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
-            Self::Removed | Self::InvalidArguments(_) | Self::Wire(_) => None,
+            Self::Removed | Self::Withheld(_) | Self::InvalidArguments(_) | Self::Wire(_) => None,
         }
     }
 
@@ -134,6 +140,10 @@ impl CallError {
             Self::Removed => {
                 format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry.")
             }
+            Self::Withheld(why) => format!(
+                "This tool of MCP server '{server}' is withheld: {why}. {executed} Do not retry; ask the user to look at \
+                 `hermesctl pins diff {server}`."
+            ),
             Self::BreakerOpen(open) => format!(
                 "MCP server '{server}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
                  Do NOT retry this tool yet - use alternative approaches or ask the user to check the MCP server. {executed}",

@@ -107,6 +107,10 @@ async fn walk<S>(
 where
     S: Fn(Box<RawValue>) + Sync,
 {
+    // Known but not shown: said before anything else, because nothing the client does would help.
+    if let Some(why) = &tool.withheld {
+        return Err(CallError::Withheld(why.clone()));
+    }
     let redactor = path.around.redactor.borrow().clone();
     let Origin::Server { server, raw } = &tool.origin else {
         // The built-in server has neither breaker nor slots, and checks its arguments itself.
@@ -268,6 +272,7 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
         Err(
             CallError::Removed
+            | CallError::Withheld(_)
             | CallError::BreakerOpen(_)
             | CallError::Limit(_)
             | CallError::InvalidArguments(_)

@@ -7,6 +7,7 @@ use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
 use super::schema;
 use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool, ToolHints};
+use super::vet::Verdict;
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
@@ -26,6 +27,8 @@ pub struct Offer {
     pub notes: Vec<String>,
     /// How many it dropped.
     pub dropped: u32,
+    /// What is to be hidden, and what a person should know.
+    pub verdict: Verdict,
 }
 
 /// One tool of the built-in server.
@@ -53,6 +56,7 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
                 json: builtin.json.clone(),
                 schema: None,
                 hints: ToolHints { read_only: Some(builtin.read_only), ..ToolHints::default() },
+                withheld: None,
             })
         })
         .collect();
@@ -69,8 +73,12 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
     let server = &offer.config.name;
     let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
     let named = exposed::expose(server, configured, &raw, limit);
-    let mut about =
-        ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
+    let mut about = ServerNotes {
+        dropped: offer.dropped,
+        notes: offer.notes.clone(),
+        warnings: offer.verdict.warnings.clone(),
+        ..ServerNotes::default()
+    };
     let mut usable = Vec::with_capacity(raw.len());
     for ((name, json), named) in offer.tools.iter().zip(&named) {
         if let Some(note) = &named.note {
@@ -105,13 +113,18 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
                 continue;
             }
         };
-        about.visible += 1;
+        let withheld = offer.verdict.withheld.get(raw.as_str()).map(|why| Arc::from(why.as_str()));
+        match &withheld {
+            Some(_) => about.withheld += 1,
+            None => about.visible += 1,
+        }
         tools.push(Arc::new(Tool {
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
             json: item(server, raw, &json, exposed.as_str()),
             schema: original,
             hints,
+            withheld,
         }));
     }
     (tools, about)
@@ -182,7 +195,13 @@ mod tests {
             );
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
-        Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
+        Offer {
+            config: Arc::new(config),
+            tools: tools.iter().map(item).collect(),
+            notes: vec![],
+            dropped: 0,
+            verdict: Verdict::default(),
+        }
     }
 
     fn names(catalog: &Catalog, profile: &str, only: Only) -> Vec<String> {

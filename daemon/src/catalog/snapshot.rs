@@ -75,6 +75,8 @@ pub struct Tool {
     pub schema: Option<Arc<RawValue>>,
     /// What the server says about its effects.
     pub hints: ToolHints,
+    /// Why it is neither shown nor called until a person approves it; `None`: it is shown.
+    pub withheld: Option<Arc<str>>,
 }
 
 impl Tool {
@@ -96,8 +98,12 @@ pub struct ServerNotes {
     pub hidden: u32,
     /// Items that cannot be offered.
     pub dropped: u32,
+    /// Tools that wait for a person's approval of their texts.
+    pub withheld: u32,
     /// Sentences for status.
     pub notes: Vec<String>,
+    /// Sentences that somebody should act upon.
+    pub warnings: Vec<String>,
 }
 
 /// Every tool of every server, before profiles.
@@ -218,13 +224,15 @@ pub struct View {
     profile: ProfileName,
     quota: Quota,
     tools: Vec<Arc<Tool>>,
-    by_name: HashMap<ExposedName, usize>,
+    by_name: HashMap<ExposedName, Arc<Tool>>,
     list: Box<RawValue>,
     digest: [u8; 32],
 }
 
 impl View {
     fn of(profile: ProfileName, quota: Quota, tools: Vec<Arc<Tool>>) -> Self {
+        let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
+        let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
         let mut list = String::from("{\"tools\":[");
         for (i, tool) in tools.iter().enumerate() {
             if i > 0 {
@@ -234,7 +242,6 @@ impl View {
         }
         list.push_str("]}");
         let digest = Sha256::digest(list.as_bytes()).into();
-        let by_name = tools.iter().enumerate().map(|(i, tool)| (tool.name.clone(), i)).collect();
         let list = RawValue::from_string(list).expect("items are valid JSON");
         Self { profile, quota, tools, by_name, list, digest }
     }
@@ -254,14 +261,14 @@ impl View {
         &self.list
     }
 
-    /// The tool a client calls `name`, if this view shows it.
+    /// The tool a client calls `name`, if this view shows it, or would but for its texts.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        self.by_name.get(name).map(|at| &self.tools[*at])
+        self.by_name.get(name)
     }
 
     /// The tool that `server` calls `raw`, if this view shows it.
     pub fn tool_of(&self, server: &str, raw: &str) -> Option<&Arc<Tool>> {
-        self.tools.iter().find(|tool| match &tool.origin {
+        self.by_name.values().find(|tool| match &tool.origin {
             Origin::Server { server: own, raw: name } => own.as_str() == server && name.as_str() == raw,
             Origin::Conversations { .. } => server == "hermes" && tool.name.as_str() == raw,
         })

@@ -1,3 +1,5 @@
+//! Unit tests of the redactor.
+
 use super::*;
 use crate::secret::Secret;
 use base64::Engine as _;

@@ -1,3 +1,5 @@
+//! Unit tests of validation.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

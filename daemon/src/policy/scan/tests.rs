@@ -1,3 +1,5 @@
+//! The scan against texts written down before its patterns.
+
 use super::*;
 use proptest::prelude::*;
 
