@@ -59,6 +59,9 @@ use tokio_util::sync::CancellationToken;
 /// How long the login shell may take to say what PATH is.
 const SHELL_LIMIT: Duration = Duration::from_secs(10);
 
+/// When orphans are looked for once more after a process ended.
+const REAP_AGAIN: Duration = Duration::from_millis(300);
+
 /// Everything `hermesd` does, guards included.
 pub fn main() -> ExitCode {
     // Before any runtime or parser: a guard is one small thread.
@@ -250,6 +253,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
     tokio::pin!(broken);
     let mut code = ExitCode::SUCCESS;
+    let mut reap_again: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
@@ -262,6 +266,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 }
                 Some(Signal::Child) => {
                     guard::reap_orphans();
+                    // While a guard is being started nothing is reaped, and no signal comes again for it.
+                    reap_again = Some(Instant::now() + REAP_AGAIN);
                 }
                 Some(Signal::End) | None => break,
             },
@@ -269,6 +275,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 tracing::error!(part, "a part of hermesd ended by itself; hermesd ends too, to be started afresh");
                 code = ExitCode::FAILURE;
                 break;
+            }
+            () = async { tokio::time::sleep_until(reap_again.expect("checked")).await }, if reap_again.is_some() => {
+                guard::reap_orphans();
+                reap_again = None;
             }
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
