@@ -232,3 +232,33 @@ fn exposed_names_keep_to_the_limit_of_the_file() {
     client.request("tools/call", &json!({"name": name, "arguments": {}}));
     assert_eq!(w.journal("w").received("tools/call")[0]["params"]["name"], long);
 }
+
+/// `hermesd.mcp_servers` wins over `mcp_servers`, entry by entry.
+#[test]
+fn entries_below_hermesd_win() {
+    let w = world().server_with("w", Script::new(), &["env: {FROM: shared}"]).server("v", Script::new());
+    let script = w.path().join("w.script");
+    let own = json!({"w": {"command": w.bins().fake_server, "args": [script], "env": {"FROM": "own"}}});
+    let w = w.yaml(&format!("hermesd: {{mcp_servers: {own}}}"));
+    let _daemon = w.start();
+    let mut client = w.client(&["w", "v"]);
+    let seen = client.text("mcp_w_env", &json!({}));
+    assert!(seen.lines().any(|line| line == "FROM=own"), "{seen}");
+    assert_eq!(w.processes("w").len(), 1, "one server, not two");
+}
+
+/// `conversations` decides whether the ten tools are offered, whatever the home holds.
+#[test]
+fn conversations_are_offered_as_configured() {
+    let listed = |w: &World| {
+        let mut client = w.client(&["w"]);
+        client.tool_names().iter().any(|name| name.ends_with("conversations_list"))
+    };
+    let on = world().yaml("hermesd: {conversations: on}").server("w", Script::new());
+    let off = world().yaml("hermesd: {conversations: off}\nplatforms: {}").server("w", Script::new());
+    let auto = world().yaml("platforms: {}").server("w", Script::new());
+    for (w, offered) in [(on, true), (off, false), (auto, true)] {
+        let _daemon = w.start();
+        assert_eq!(listed(&w), offered, "{}", std::fs::read_to_string(w.home().join("config.yaml")).unwrap());
+    }
+}
