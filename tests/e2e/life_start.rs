@@ -257,6 +257,8 @@ fn doctor_names_trouble_and_action() {
     }
     assert!(about("ontent-").is_some(), "the noise is named: {list:#?}");
     assert!(!run.stdout.contains("q0w9e8r7t6y5"));
+    let shown = w.ctl(["servers", "show", "secretive", "--json"]).succeeds().stdout;
+    assert!(!shown.contains("q0w9e8r7t6y5"), "{shown}");
     fs::set_permissions(w.home().join(".env"), fs::Permissions::from_mode(0o600)).unwrap();
     w.ctl(["reload"]).succeeds();
     let status = w.ctl(["status", "--json"]).succeeds().json()["findings"].to_string();
