@@ -1,5 +1,6 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
+use crate::commands::Since;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -36,6 +37,16 @@ pub enum Verb {
     Call(CallArgs),
     /// Show log lines of the daemon or of one server
     Logs(LogsArgs),
+    /// Show who called what, when, with which outcome
+    Audit(AuditArgs),
+    /// Show latencies and outcomes by server and tool
+    Stats(StatsArgs),
+    /// Print all metrics in the Prometheus text format
+    Metrics,
+    /// Texts of servers as they were first seen or approved
+    Pins(PinsArgs),
+    /// Calls that wait for a person
+    Approvals(ApprovalsArgs),
     /// Read config.yaml again and apply the difference
     Reload,
     /// Circuit breakers
@@ -137,6 +148,117 @@ pub struct LogsArgs {
     /// Go on with new lines until interrupted
     #[arg(short, long)]
     pub follow: bool,
+}
+
+/// Options of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Only calls of this server (`hermes`: the conversation tools)
+    #[arg(long, value_name = "NAME")]
+    pub server: Option<String>,
+    /// Only calls of this tool, by the name its server gave it
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Only calls of clients that call themselves this
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// Only calls with this profile
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Only this outcome: ok, tool_error, cancelled, breaker_open, invalid_arguments, ...
+    #[arg(long, value_name = "KIND")]
+    pub outcome: Option<String>,
+    /// Only the call with this trace id
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
+    /// Only calls of the last so long: 90s, 15m, 2h, 7d
+    #[arg(long, value_name = "SPAN")]
+    pub since: Option<Since>,
+    /// How many of the newest rows
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub lines: u32,
+    /// Go on with new rows until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// Options of `stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Only this server
+    #[arg(value_name = "NAME")]
+    pub server: Option<String>,
+}
+
+/// Options of `pins`.
+#[derive(Debug, Args)]
+pub struct PinsArgs {
+    /// What to do; lists without it.
+    #[command(subcommand)]
+    pub action: Option<PinsAction>,
+}
+
+/// What can be done with pins.
+#[derive(Debug, Subcommand)]
+pub enum PinsAction {
+    /// List what is pinned
+    #[command(alias = "ls")]
+    List {
+        /// Only this server
+        server: Option<String>,
+    },
+    /// Show what changed since it was pinned
+    Diff {
+        /// Only this server
+        server: Option<String>,
+    },
+    /// Make the changed text of a tool, or of all of a server, the one that counts
+    Approve {
+        /// Name of the server
+        server: String,
+        /// Name of the tool, as its server gave it; all that changed without it
+        name: Option<String>,
+    },
+}
+
+/// Options of `approvals`.
+#[derive(Debug, Args)]
+pub struct ApprovalsArgs {
+    /// What to do; lists without it.
+    #[command(subcommand)]
+    pub action: Option<ApprovalsAction>,
+}
+
+/// What can be done with approvals.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsAction {
+    /// List waiting calls and standing approvals
+    #[command(alias = "ls")]
+    List,
+    /// Decide about a waiting call
+    Respond {
+        /// Its id, as listed
+        id: String,
+        /// What to do with it
+        #[arg(value_enum)]
+        decision: DecisionWord,
+    },
+    /// Take a standing approval back
+    Revoke {
+        /// Its number, as listed
+        id: i64,
+    },
+}
+
+/// A decision about a waiting call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DecisionWord {
+    /// This call, once
+    AllowOnce,
+    /// This call and all later ones of the tool, until its schema changes
+    AllowAlways,
+    /// Not
+    Deny,
 }
 
 /// Options of `breaker`.

@@ -127,6 +127,44 @@ impl Control for Scripted {
         self.checked(&request.get_ref().home)?;
         Ok(Response::new(pb::DoctorResponse { findings: Vec::new() }))
     }
+    type AuditStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::AuditChunk, Status>>>;
+
+    async fn audit(&self, _request: Request<pb::AuditRequest>) -> Answer<Self::AuditStream> {
+        Err(Status::unimplemented("audit"))
+    }
+    async fn stats(&self, _request: Request<pb::StatsRequest>) -> Answer<pb::StatsResponse> {
+        Err(Status::unimplemented("stats"))
+    }
+    async fn metrics(&self, _request: Request<pb::MetricsRequest>) -> Answer<pb::MetricsResponse> {
+        Err(Status::unimplemented("metrics"))
+    }
+    async fn list_pins(&self, _request: Request<pb::ListPinsRequest>) -> Answer<pb::ListPinsResponse> {
+        Err(Status::unimplemented("pins"))
+    }
+    async fn approve_pins(
+        &self,
+        _request: Request<pb::ApprovePinsRequest>,
+    ) -> Answer<pb::ApprovePinsResponse> {
+        Err(Status::unimplemented("pins"))
+    }
+    async fn list_approvals(
+        &self,
+        _request: Request<pb::ListApprovalsRequest>,
+    ) -> Answer<pb::ListApprovalsResponse> {
+        Err(Status::unimplemented("approvals"))
+    }
+    async fn respond_approval(
+        &self,
+        _request: Request<pb::RespondApprovalRequest>,
+    ) -> Answer<pb::RespondApprovalResponse> {
+        Err(Status::unimplemented("approvals"))
+    }
+    async fn revoke_approval(
+        &self,
+        _request: Request<pb::RevokeApprovalRequest>,
+    ) -> Answer<pb::RevokeApprovalResponse> {
+        Err(Status::unimplemented("approvals"))
+    }
     async fn shutdown(&self, _request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
         Err(Status::unimplemented("not in this script"))
     }

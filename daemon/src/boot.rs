@@ -4,7 +4,7 @@
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
 use crate::admin::{self, service};
-use crate::call::CallPath;
+use crate::call::{CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
@@ -14,6 +14,7 @@ use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
 use crate::findings;
 use crate::guard;
+use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::{ReloadTask, Reloader};
@@ -32,11 +33,13 @@ use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
-use crate::store::{Store, StoreFinding};
+use crate::store::{Retention, Store, StoreFinding};
 use crate::tasks::TaskGroup;
 use crate::telemetry::logs::{self, Format, LogOptions};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
+use crate::telemetry::stats::Stats;
 use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
@@ -48,13 +51,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long the login shell may take to say what PATH is.
 const SHELL_LIMIT: Duration = Duration::from_secs(10);
+
+/// When orphans are looked for once more after a process ended.
+const REAP_AGAIN: Duration = Duration::from_millis(300);
 
 /// Everything `hermesd` does, guards included.
 pub fn main() -> ExitCode {
@@ -113,6 +119,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
     let (store, opening) = open_store(&paths).await;
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
+    let stats = Stats::default();
+    let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
+    let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = base_env(&home, &env).await;
     let base = learn_base(base, &groups.inner);
@@ -141,7 +151,14 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(redact.clone(), servers.clone(), base, secrets_in)),
+        before: Box::new(before_config(
+            redact.clone(),
+            servers.clone(),
+            base,
+            secrets_in,
+            redactor_in,
+            store.clone(),
+        )),
         machine: findings::machine(paths.clone(), opening, store.health()),
         store: store.clone(),
         groups: BTreeMap::new(),
@@ -151,8 +168,16 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
     let (beats_in, beats) = mpsc::channel(watchdog::QUESTIONS);
-    let reconcile =
-        Reconcile { config: config.clone(), servers: handles.clone(), builtins, beats, publish: catalog_in };
+    let (pins_approved, approved) = watch::channel(0);
+    let reconcile = Reconcile {
+        config: config.clone(),
+        servers: handles.clone(),
+        builtins,
+        beats,
+        publish: catalog_in,
+        store: store.clone(),
+        approved,
+    };
     let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
     // Only now: the first catalogue has the conversation tools, or a quick client would miss them.
@@ -160,7 +185,24 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
-    let calls = Arc::new(CallPath { servers: handles.clone(), conversations });
+    let calls = Arc::new(CallPath::new(Surroundings {
+        servers: handles.clone(),
+        config: config.clone(),
+        conversations,
+        redactor,
+        store: store.clone(),
+        metrics: metrics.clone(),
+        stats: stats.clone(),
+    }));
+    calls.restore_quota().await;
+    let observe = Observe {
+        servers: handles.clone(),
+        config: config.clone(),
+        clients: clients.clone(),
+        calls: calls.clone(),
+        metrics: metrics.clone(),
+    };
+    groups.inner.spawn(observe.run(groups.inner.child()));
     let shutdown = CancellationToken::new();
     let admin = service::Admin {
         inner: Arc::new(service::Inner {
@@ -172,6 +214,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             catalog: catalog.clone(),
             clients: clients.clone(),
             calls: calls.clone(),
+            store: store.clone(),
+            metrics,
+            stats,
+            pins_approved,
             reloader: reloader.clone(),
             logs: logs.clone(),
             test: servers.clone(),
@@ -207,6 +253,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
     tokio::pin!(broken);
     let mut code = ExitCode::SUCCESS;
+    let mut reap_again: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
@@ -219,6 +266,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 }
                 Some(Signal::Child) => {
                     guard::reap_orphans();
+                    // While a guard is being started nothing is reaped, and no signal comes again for it.
+                    reap_again = Some(Instant::now() + REAP_AGAIN);
                 }
                 Some(Signal::End) | None => break,
             },
@@ -226,6 +275,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 tracing::error!(part, "a part of hermesd ended by itself; hermesd ends too, to be started afresh");
                 code = ExitCode::FAILURE;
                 break;
+            }
+            () = async { tokio::time::sleep_until(reap_again.expect("checked")).await }, if reap_again.is_some() => {
+                guard::reap_orphans();
+                reap_again = None;
             }
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
@@ -278,14 +331,18 @@ fn before_config(
     servers: supervisor::Shared,
     base: watch::Receiver<Arc<BaseEnv>>,
     secrets: watch::Sender<Arc<KnownSecrets>>,
+    results: watch::Sender<Arc<Redactor>>,
+    store: Store,
 ) -> impl Fn(&Config) + Send {
     move |config| {
         let mut known = config.secrets.clone();
         // `env_pass` hands these to servers, which may print them.
         base.borrow().note_secrets(&mut known);
-        let redactor = Redactor::new(&known, config.daemon.redaction_labels);
+        let redactor = Arc::new(Redactor::new(&known, config.daemon.redaction_labels));
         secrets.send_replace(Arc::new(known));
+        results.send_replace(redactor.clone());
         redact.set(move |text| redactor.redact(text).into_owned());
+        store.set_retention(Retention::with_audit_days(config.daemon.audit.retention_days));
         servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
 }

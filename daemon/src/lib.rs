@@ -17,6 +17,7 @@ pub mod guard;
 pub mod http;
 pub mod jsonrpc;
 pub mod names;
+pub mod observe;
 pub mod paths;
 pub mod policy;
 pub mod process;

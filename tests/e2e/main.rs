@@ -7,6 +7,9 @@
 
 mod admin;
 mod boundaries;
+mod chain_evidence;
+mod chain_pins;
+mod chain_steps;
 mod child;
 mod config;
 mod conversations;

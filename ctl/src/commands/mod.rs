@@ -2,6 +2,8 @@
 //!
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
+mod approvals;
+mod audit;
 mod breaker;
 mod call;
 mod config;
@@ -9,11 +11,15 @@ mod daemon;
 mod doctor;
 mod logs;
 mod mcp;
+mod pins;
 mod reload;
 mod servers;
 mod service;
+mod stats;
 mod status;
 mod tools;
+
+pub use audit::Since;
 
 use crate::cli::{Cli, McpAction, McpArgs, Verb};
 use crate::client::Client;
@@ -97,6 +103,11 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Tools(args) => tools::run(cx, &args).await,
         Verb::Call(args) => call::run(cx, args).await,
         Verb::Logs(args) => logs::run(cx, &args).await,
+        Verb::Audit(args) => audit::run(cx, args).await,
+        Verb::Stats(args) => stats::run(cx, &args).await,
+        Verb::Metrics => stats::metrics(cx).await,
+        Verb::Pins(args) => pins::run(cx, args.action).await,
+        Verb::Approvals(args) => approvals::run(cx, args.action).await,
         Verb::Reload => reload::run(cx).await,
         Verb::Breaker(args) => breaker::run(cx, args.action).await,
         Verb::Mcp(args) => mcp::run(cx, args.action).await,

@@ -65,7 +65,7 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
         generation: status.generation.0,
         attempts: status.attempts,
         tools: about.map_or(0, |about| about.visible),
-        hidden_tools: about.map_or(0, |about| about.hidden),
+        hidden_tools: about.map_or(0, |about| about.hidden + about.withheld),
         in_flight: count(usage.in_flight),
         waiting: count(usage.waiting),
         uptime_ms: millis(status.uptime(now)),
@@ -84,6 +84,7 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
     }
     out.notes.extend(status.notes().iter().map(|note| mask(note)));
     out.notes.extend(status.noise().map(|noise| noise.kind.advice().to_owned()));
+    out.notes.extend(about.into_iter().flat_map(|about| about.warnings.iter().map(|warning| mask(warning))));
     out.notes.extend(about.into_iter().flat_map(|about| about.notes.iter().map(|note| mask(note))));
     out
 }

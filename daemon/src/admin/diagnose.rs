@@ -168,6 +168,10 @@ pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
             out.push(finding(pb::Severity::Warning, name, mask(warning), ""));
         }
         let catalog = inner.catalog.borrow().clone();
+        for warning in catalog.notes().get(name).into_iter().flat_map(|about| &about.warnings) {
+            let hint = format!("look at `hermesctl tools --server {name}` and `hermesctl pins diff {name}`");
+            out.push(finding(pb::Severity::Warning, name, mask(warning), &hint));
+        }
         for note in catalog.notes().get(name).into_iter().flat_map(|about| &about.notes) {
             out.push(finding(pb::Severity::Info, name, mask(note), ""));
         }

@@ -3,8 +3,10 @@
 //! Promise: texts that came from servers or the configuration are masked before they leave.
 //! May not touch: processes, files but for reading logs.
 
+mod consent;
 pub mod convert;
 pub mod diagnose;
+mod evidence;
 pub mod peer;
 pub mod serve;
 pub mod service;

@@ -1,7 +1,9 @@
 //! One method an rpc, no logic: looks things up, asks an owner, converts the answer.
 
+use super::consent;
 use super::convert::{self, Mask};
 use super::diagnose;
+use super::evidence;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::Catalog;
 use crate::config::{Config, ServerEntry};
@@ -14,7 +16,10 @@ use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
 use crate::server::supervisor;
 use crate::session::clients::Clients;
+use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::server_log::ServerLogs;
+use crate::telemetry::stats::Stats;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
@@ -57,6 +62,14 @@ pub struct Inner {
     pub clients: Clients,
     /// The road of a call.
     pub calls: Arc<CallPath>,
+    /// hermesd.db.
+    pub store: Store,
+    /// Everything counted.
+    pub metrics: Metrics,
+    /// Figures by server and tool.
+    pub stats: Stats,
+    /// To be raised when pins were approved.
+    pub pins_approved: watch::Sender<u64>,
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Log files.
@@ -113,7 +126,9 @@ impl Inner {
     }
 
     fn status_of(&self, handle: &ServerHandle) -> pb::ServerStatus {
-        convert::server(handle, &self.catalog.borrow(), self.mask())
+        let mut status = convert::server(handle, &self.catalog.borrow(), self.mask());
+        status.notes.extend(self.calls.notes(handle.name().as_str()).iter().map(|note| self.mask()(note)));
+        status
     }
 
     fn all_servers(&self) -> Vec<pb::ServerStatus> {
@@ -225,7 +240,7 @@ impl Control for Admin {
         let read = crate::call::route::read(&params);
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
-        let caller = Caller { client: inner.clients.next_id(), view };
+        let caller = Caller { client: crate::call::ADMIN, identity: Arc::new(admin_identity(&view)), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
@@ -331,11 +346,77 @@ impl Control for Admin {
         Ok(Response::new(pb::DoctorResponse { findings }))
     }
 
+    type AuditStream = Pin<Box<dyn Stream<Item = Result<pb::AuditChunk, Status>> + Send>>;
+
+    async fn audit(&self, request: Request<pb::AuditRequest>) -> Answer<Self::AuditStream> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::audit(&self.inner, request.into_inner()).await?))
+    }
+
+    async fn stats(&self, request: Request<pb::StatsRequest>) -> Answer<pb::StatsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::stats(&self.inner)))
+    }
+
+    async fn metrics(&self, request: Request<pb::MetricsRequest>) -> Answer<pb::MetricsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(evidence::metrics(&self.inner)))
+    }
+
+    async fn list_pins(&self, request: Request<pb::ListPinsRequest>) -> Answer<pb::ListPinsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::pins(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn approve_pins(
+        &self,
+        request: Request<pb::ApprovePinsRequest>,
+    ) -> Answer<pb::ApprovePinsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::approve_pins(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn list_approvals(
+        &self,
+        request: Request<pb::ListApprovalsRequest>,
+    ) -> Answer<pb::ListApprovalsResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::approvals(&self.inner).await))
+    }
+
+    async fn respond_approval(
+        &self,
+        request: Request<pb::RespondApprovalRequest>,
+    ) -> Answer<pb::RespondApprovalResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::respond(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn revoke_approval(
+        &self,
+        request: Request<pb::RevokeApprovalRequest>,
+    ) -> Answer<pb::RevokeApprovalResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(consent::revoke(&self.inner, request.get_ref().id).await?))
+    }
+
     async fn shutdown(&self, request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
         self.inner.check_home(&request.get_ref().home)?;
         tracing::info!("shutdown asked for by an operator");
         self.inner.shutdown.cancel();
         Ok(Response::new(pb::ShutdownResponse {}))
+    }
+}
+
+/// Admin commands are this user's own (control.sock checks it); which process asked is not kept.
+fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller {
+    crate::store::Caller {
+        uid: Some(rustix::process::getuid().as_raw()),
+        pid: None,
+        executable: None,
+        profile: view.profile().clone(),
+        name: Some("hermesctl".to_owned()),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

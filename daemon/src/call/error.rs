@@ -3,12 +3,15 @@
 //! Pure. Every text says what failed, whether the call may have been executed, and when a retry
 //! makes sense; `_meta` says the same to programs.
 
+use super::validate::InvalidArguments;
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::ObjectWriter;
+use crate::policy::limits::LimitError;
 use crate::server::breaker::Open;
 use crate::server::handle::NotReady;
 use crate::server::slots::SlotError;
 use crate::server::wire::{Delivery, WireError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a call failed; one variant per step of the road.
@@ -17,9 +20,18 @@ pub enum CallError {
     /// The server is no longer configured.
     #[error("the server was removed from the configuration")]
     Removed,
+    /// Its texts changed and wait for a person's approval.
+    #[error("withheld: {0}")]
+    Withheld(Arc<str>),
     /// The breaker refuses calls.
     #[error("cut off after {} failures in a row", .0.failures)]
     BreakerOpen(Open),
+    /// A rate limit or quota is used up.
+    #[error("{0}")]
+    Limit(LimitError),
+    /// The arguments do not fit the tool's schema.
+    #[error("{0}")]
+    InvalidArguments(InvalidArguments),
     /// No slot within the limits.
     #[error("too many calls at once: {0}")]
     Slot(SlotError),
@@ -34,6 +46,18 @@ pub enum CallError {
 impl From<Open> for CallError {
     fn from(open: Open) -> Self {
         Self::BreakerOpen(open)
+    }
+}
+
+impl From<LimitError> for CallError {
+    fn from(error: LimitError) -> Self {
+        Self::Limit(error)
+    }
+}
+
+impl From<InvalidArguments> for CallError {
+    fn from(error: InvalidArguments) -> Self {
+        Self::InvalidArguments(error)
     }
 }
 
@@ -60,7 +84,10 @@ impl CallError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
+            Self::Withheld(_) => "withheld",
             Self::BreakerOpen(_) => "breaker_open",
+            Self::Limit(error) => error.kind(),
+            Self::InvalidArguments(_) => "invalid_arguments",
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
             Self::NotReady(_) => "not_ready",
             Self::Wire(WireError::Gone { .. }) => "server_gone",
@@ -73,7 +100,13 @@ impl CallError {
     /// Whether the server may have acted.
     pub fn delivery(&self) -> Delivery {
         match self {
-            Self::Removed | Self::BreakerOpen(_) | Self::Slot(_) | Self::NotReady(_) => Delivery::NotWritten,
+            Self::Removed
+            | Self::Withheld(_)
+            | Self::BreakerOpen(_)
+            | Self::Limit(_)
+            | Self::InvalidArguments(_)
+            | Self::Slot(_)
+            | Self::NotReady(_) => Delivery::NotWritten,
             Self::Wire(WireError::QueueFull { .. }) => Delivery::NotWritten,
             Self::Wire(
                 WireError::Gone { delivery }
@@ -89,8 +122,9 @@ impl CallError {
         match self {
             Self::BreakerOpen(open) => Some(open.retry_in),
             Self::NotReady(not_ready) => not_ready.next_step(),
+            Self::Limit(error) => error.retry_after(),
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
-            Self::Removed | Self::Wire(_) => None,
+            Self::Removed | Self::Withheld(_) | Self::InvalidArguments(_) | Self::Wire(_) => None,
         }
     }
 
@@ -106,12 +140,28 @@ impl CallError {
             Self::Removed => {
                 format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry.")
             }
+            Self::Withheld(why) => format!(
+                "This tool of MCP server '{server}' is withheld: {why}. {executed} Do not retry; ask the user to look at \
+                 `hermesctl pins diff {server}`."
+            ),
             Self::BreakerOpen(open) => format!(
                 "MCP server '{server}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
                  Do NOT retry this tool yet - use alternative approaches or ask the user to check the MCP server. {executed}",
                 open.failures,
                 whole_secs(open.retry_in)
             ),
+            Self::Limit(error) => {
+                let when = match error.retry_after() {
+                    Some(wait) => format!("Do not retry before {} s have passed.", whole_secs(wait)),
+                    None => "Do not retry in this session.".to_owned(),
+                };
+                format!("Call refused by hermesd: {error}. {executed} {when}")
+            }
+            Self::InvalidArguments(error) => {
+                format!(
+                    "The arguments do not fit the tool's schema: {error} {executed} Correct them and call again."
+                )
+            }
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }
@@ -129,20 +179,16 @@ impl CallError {
         }
     }
 
-    /// The whole answer.
-    pub fn into_reply(self, server: &str, trace_id: &str) -> Reply {
+    /// The whole answer; `mask` takes secrets out of what a server or a model wrote.
+    pub fn into_reply(self, server: &str, trace_id: &str, mask: &dyn Fn(&str) -> String) -> Reply {
         let mut meta = ObjectWriter::default();
         meta.string("kind", self.kind()).string("server", server);
         if let Some(wait) = self.retry_after() {
             meta.member("retry_after_ms", &wait.as_millis().to_string());
         }
-        let delivery = match self.delivery() {
-            Delivery::NotWritten => "not_written",
-            Delivery::MaybeWritten => "unknown",
-        };
-        meta.string("delivery", delivery).string("trace_id", trace_id);
+        meta.string("delivery", super::record::word(self.delivery())).string("trace_id", trace_id);
         let mut block = ObjectWriter::default();
-        block.string("type", "text").string("text", &self.text(server));
+        block.string("type", "text").string("text", &mask(&self.text(server)));
         let mut result = ObjectWriter::default();
         result
             .member("content", &format!("[{}]", block.finish().get()))

@@ -5,45 +5,46 @@
 //! way out after the breaker's permit reports to the breaker; nothing is sent twice.
 //! May touch: handles of servers. May not touch: sockets, processes.
 
+mod answer;
+mod calendar;
 pub mod error;
+mod record;
 pub mod result;
 pub mod retry;
 pub mod route;
+mod steps;
 pub mod trace;
 pub mod validate;
 
+pub use steps::{ADMIN, CallPath, Surroundings};
+
 use crate::catalog::snapshot::{Origin, Tool, View};
-use crate::conversations::Conversations;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
-use crate::names::{ClientId, RawTool, ServerName};
-use crate::server::Servers;
-use crate::server::breaker::Outcome;
+use crate::names::{ClientId, RawTool};
+use crate::server::breaker::{Outcome, Turn};
 use crate::server::handle::ServerHandle;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError};
+use crate::store;
+use answer::{Finish, Finished};
 use error::CallError;
+use record::Record;
+use retry::{Decision, Trust};
+use route::Upstream;
 use serde_json::value::RawValue;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use trace::Trace;
-
-/// What the road needs to know of the rest of the daemon.
-#[derive(Debug)]
-pub struct CallPath {
-    /// Handles of all servers.
-    pub servers: watch::Receiver<Arc<Servers>>,
-    /// The built-in server `hermes`.
-    pub conversations: Conversations,
-}
 
 /// Who asks.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The client, for fair queues.
+    /// The client, for fair queues and limits.
     pub client: ClientId,
-    /// What it may see.
+    /// What it may see, and its profile.
     pub view: Arc<View>,
+    /// Who that is, for the audit.
+    pub identity: Arc<store::Caller>,
 }
 
 /// One call as a client made it, read once.
@@ -52,7 +53,7 @@ pub struct ToolCall {
     /// The exposed name.
     pub name: String,
     /// What the server gets, but for its own name of the tool and the progress token.
-    pub upstream: route::Upstream,
+    pub upstream: Arc<Upstream>,
     /// The client's progress token, raw, if it gave one.
     pub progress_token: Option<Box<RawValue>>,
     /// Where it is in a trace.
@@ -67,11 +68,12 @@ impl ToolCall {
     /// The call of a request, with the server's own limits.
     pub fn of(request: route::Request) -> Self {
         let route::Request { name, upstream, progress_token, trace } = request;
+        let upstream = Arc::new(upstream);
         Self { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout: None }
     }
 }
 
-/// Takes one call along the whole road.
+/// Takes one call along the whole road, and writes down how it ended.
 ///
 /// Refusals and failures are results with `isError`, written for a model; JSON-RPC errors are for
 /// unknown tools and for errors that the server itself sent.
@@ -82,95 +84,153 @@ pub async fn run_call<S>(path: &CallPath, caller: &Caller, call: ToolCall, progr
 where
     S: Fn(Box<RawValue>) + Sync,
 {
-    let trace = &call.trace;
-    // Visible and routed are one lookup: what a view hides is not in its table.
+    // Visible and routed are one look-up: what a view hides is not in its table.
     let Some(tool) = caller.view.tool(&call.name) else {
         return route::unknown(&caller.view, &call.name);
     };
-    let started = Instant::now();
-    let outcome = match &tool.origin {
-        Origin::Conversations { .. } => Ok(call_builtin(path, tool, &call).await),
-        Origin::Server { server, raw } => call_server(path, caller, server, raw, &call, progress).await,
-    };
-    let elapsed = started.elapsed();
-    match outcome {
-        Ok(reply) => {
-            tracing::debug!(tool = %tool.name, trace = trace.id(), micros = elapsed.as_micros() as u64, "call answered");
+    let mut record = Record::begin(path, caller, tool, &call);
+    match walk(path, caller, tool, &call, &mut record, progress).await {
+        Ok(Finished { reply, outcome, cut_from }) => {
+            if let Some(bytes) = cut_from {
+                record.note("result_limit", format!("cut from {bytes} bytes"));
+            }
+            record.answered(outcome);
             reply
         }
         Err(error) => {
-            tracing::info!(tool = %tool.name, trace = trace.id(), ms = elapsed.as_millis() as u64, reason = error.kind(), "call failed");
-            error.into_reply(tool.server(), trace.id())
+            record.failed(&error);
+            error.into_reply(tool.server(), call.trace.id(), &|text| path.mask(text))
         }
     }
 }
 
+/// The steps, each with the reason why it stands where it stands.
+async fn walk<S>(
+    path: &CallPath,
+    caller: &Caller,
+    tool: &Tool,
+    call: &ToolCall,
+    record: &mut Record<'_>,
+    progress: &S,
+) -> Result<Finished, CallError>
+where
+    S: Fn(Box<RawValue>) + Sync,
+{
+    // Known but not shown: said before anything else, because nothing the client does would help.
+    if let Some(why) = &tool.withheld {
+        return Err(CallError::Withheld(why.clone()));
+    }
+    let redactor = path.around.redactor.borrow().clone();
+    let Origin::Server { server, raw } = &tool.origin else {
+        // The built-in server has neither breaker nor slots, and checks its arguments itself.
+        path.take_limits(caller, None)?;
+        let reply = call_builtin(path, tool, call).await;
+        return Ok(Finish::builtin(redactor).apply(reply).await);
+    };
+    let handle = path.around.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
+    let config = handle.config();
+    let idle = call.timeout.unwrap_or(config.timeout);
+    // Looked at first and taken last: an open breaker must cost neither quota nor a place in a queue.
+    handle.breaker().check(now())?;
+    // Before the arguments are looked at: a client in a loop must not cost more than this.
+    path.take_limits(caller, Some(&config))?;
+    // Before anything waits: a model corrects itself at once, and nobody is asked about nonsense.
+    let (upstream, respelled) = path.validate(&config, tool, call).await?;
+    respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
+    // Our own limits before the breaker's permit: a full queue must not be charged to the server.
+    let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
+    let permit = handle.breaker().try_acquire(now())?;
+    // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
+    let finish = Finish::of(&config, redactor);
+    let progress = |params| progress(finish.progress(params));
+    let sending = Sending { handle: &handle, raw, upstream: &upstream, call, idle };
+    let outcome = sending.at_most_once(tool, record, &progress).await;
+    let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
+    report(&handle, turn, &outcome);
+    let reply = match outcome? {
+        Answer::Result(result) => Reply::Result(result),
+        Answer::Error(error) => Reply::Error(error),
+    };
+    Ok(finish.apply(reply).await)
+}
+
 async fn call_builtin(path: &CallPath, tool: &Tool, call: &ToolCall) -> Reply {
-    match path.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {
+    match path.around.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {
         Ok(answer) => Reply::Result(answer.json),
         Err(unknown) => Reply::error(INVALID_PARAMS, &unknown.to_string()),
     }
 }
 
-async fn call_server<S>(
-    path: &CallPath,
-    caller: &Caller,
-    server: &ServerName,
-    raw: &RawTool,
-    call: &ToolCall,
-    progress: &S,
-) -> Result<Reply, CallError>
-where
-    S: Fn(Box<RawValue>) + Sync,
-{
-    let handle = path.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
-    let config = handle.config();
-    let idle = call.timeout.unwrap_or(config.timeout);
-    // Looked at first and taken last: an open breaker must not cost a place in the queue.
-    handle.breaker().check(now())?;
-    // Our own limits before the breaker's permit: a full queue must not be charged to the server.
-    let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
-    let permit = handle.breaker().try_acquire(now())?;
-    // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
-    let outcome = send(&handle, raw, call, idle, progress).await;
-    permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
-    if matches!(outcome, Err(CallError::Wire(WireError::IdleTimeout { .. } | WireError::CapTimeout { .. }))) {
-        // Slow or deaf? The supervisor finds out; this call is over either way.
+/// Says what the breaker did, and has a silent server looked at.
+fn report(handle: &ServerHandle, turn: Turn, outcome: &Result<Answer, CallError>) {
+    match turn {
+        Turn::Opened { failures } => tracing::warn!(server = %handle.name(), failures, "breaker opened"),
+        Turn::Closed => tracing::info!(server = %handle.name(), "breaker closed"),
+        Turn::None => {}
+    }
+    if let Err(CallError::Wire(WireError::IdleTimeout { .. } | WireError::CapTimeout { .. })) = outcome {
         handle.check();
     }
-    Ok(match outcome? {
-        Answer::Result(result) => Reply::Result(result),
-        Answer::Error(error) => Reply::Error(error),
-    })
 }
 
-/// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
-async fn send<S>(
-    handle: &ServerHandle,
-    raw: &RawTool,
-    call: &ToolCall,
+/// One call on its last stretch.
+struct Sending<'a> {
+    handle: &'a ServerHandle,
+    raw: &'a RawTool,
+    upstream: &'a Upstream,
+    call: &'a ToolCall,
     idle: Duration,
-    progress: &S,
-) -> Result<Answer, CallError>
-where
-    S: Fn(Box<RawValue>) + Sync,
-{
-    let wire = handle.ready(Instant::now() + idle).await?;
-    let wanted = if call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
-    let (params, hole) = call.upstream.params(raw);
-    let request = Request {
-        method: "tools/call".into(),
-        params: Some(params),
-        idle,
-        cap: handle.config().call_cap().max(idle),
-        progress: wanted,
-    };
-    let mut sending =
-        Sending { flight: Some(wire.request_with_hole(request, hole)?), reason: &call.cancel_reason };
-    loop {
-        match sending.next().await {
-            CallEvent::Progress(params) => progress(params),
-            CallEvent::Done(outcome) => return Ok(outcome?),
+}
+
+impl Sending<'_> {
+    /// Sends, and once more where that cannot execute anything twice.
+    async fn at_most_once<S>(
+        &self,
+        tool: &Tool,
+        record: &mut Record<'_>,
+        progress: &S,
+    ) -> Result<Answer, CallError>
+    where
+        S: Fn(Box<RawValue>) + Sync,
+    {
+        let trust = if self.handle.config().trust_annotations { Trust::Annotations } else { Trust::None };
+        let mut attempts = 1;
+        loop {
+            match self.once(progress).await {
+                Err(CallError::Wire(error)) => {
+                    match retry::decide(&error, tool.hints.into(), trust, attempts) {
+                        Decision::Repeat => record.note("repeat", error.to_string()),
+                        Decision::NotExecuted | Decision::OutcomeUnknown => return Err(error.into()),
+                    }
+                }
+                other => return other,
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
+    async fn once<S>(&self, progress: &S) -> Result<Answer, CallError>
+    where
+        S: Fn(Box<RawValue>) + Sync,
+    {
+        let wire = self.handle.ready(Instant::now() + self.idle).await?;
+        let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
+        let (params, hole) = self.upstream.params(self.raw);
+        let request = Request {
+            method: "tools/call".into(),
+            params: Some(params),
+            idle: self.idle,
+            cap: self.handle.config().call_cap().max(self.idle),
+            progress: wanted,
+        };
+        let flight = wire.request_with_hole(request, hole)?;
+        let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
+        loop {
+            match flying.next().await {
+                CallEvent::Progress(params) => progress(params),
+                CallEvent::Done(outcome) => return Ok(outcome?),
+            }
         }
     }
 }
@@ -181,24 +241,24 @@ fn now() -> std::time::Instant {
 }
 
 /// A request under way that hands its client's reason to the server when it is dropped.
-struct Sending<'a> {
+struct Flying<'a> {
     flight: Option<InFlight>,
     reason: &'a OnceLock<String>,
 }
 
-impl Sending<'_> {
+impl Flying<'_> {
     async fn next(&mut self) -> CallEvent {
-        let flight = self.flight.as_mut().expect("taken only when dropped");
+        let flight = self.flight.as_mut().expect("nobody asks after the end");
         let event = flight.next().await;
         if matches!(event, CallEvent::Done(_)) {
             // Over: nothing is left to cancel.
-            self.reason.get_or_init(String::new);
+            self.flight = None;
         }
         event
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for Flying<'_> {
     fn drop(&mut self) {
         // The wire notices a dropped flight by itself; this only adds the client's own words.
         if let (Some(flight), Some(reason)) =
@@ -219,6 +279,13 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         )) => Outcome::Failure,
         Err(CallError::NotReady(_)) => Outcome::Failure,
         Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
-        Err(CallError::Removed | CallError::BreakerOpen(_) | CallError::Slot(_)) => Outcome::Neutral,
+        Err(
+            CallError::Removed
+            | CallError::Withheld(_)
+            | CallError::BreakerOpen(_)
+            | CallError::Limit(_)
+            | CallError::InvalidArguments(_)
+            | CallError::Slot(_),
+        ) => Outcome::Neutral,
     }
 }

@@ -15,8 +15,10 @@ const MIN_BASE64: usize = 64;
 
 /// Whether a `CallToolResult` says `isError: true`.
 pub fn is_error(result: &RawValue) -> bool {
-    Members::parse(result)
-        .is_ok_and(|members| members.get("isError").is_some_and(|flag| flag.get() == "true"))
+    // Nearly every result has no such member, and a search is far cheaper than reading a long one.
+    result.get().contains("\"isError\"")
+        && Members::parse(result)
+            .is_ok_and(|members| members.get("isError").is_some_and(|flag| flag.get() == "true"))
 }
 
 /// A result that was cut.

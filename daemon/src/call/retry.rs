@@ -4,6 +4,7 @@
 //! the first time, or if the server declared the tool harmless to repeat and the user said that such
 //! declarations are to be believed.
 
+use crate::catalog::snapshot::ToolHints;
 use crate::server::wire::{Delivery, WireError};
 
 /// Attempts of one call, the first included.
@@ -16,6 +17,12 @@ pub struct Hints {
     pub read_only: bool,
     /// `annotations.idempotentHint`
     pub idempotent: bool,
+}
+
+impl From<ToolHints> for Hints {
+    fn from(hints: ToolHints) -> Self {
+        Self { read_only: hints.read_only == Some(true), idempotent: hints.idempotent == Some(true) }
+    }
 }
 
 /// `trust_annotations` of the server.

@@ -33,7 +33,7 @@ pub struct NoName;
 
 /// The params of one call, ready for its server but for two holes: the server's own name for the
 /// tool, and the wire's progress token. The client's members keep their order and their bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Upstream {
     text: String,
     name_at: usize,
@@ -54,6 +54,34 @@ impl Upstream {
     /// How many bytes the call holds until it ends.
     pub fn bytes(&self) -> usize {
         self.text.len()
+    }
+
+    /// The arguments as they will be sent, as text; `{}` where there are none.
+    pub fn arguments_text(&self) -> &str {
+        self.arguments.clone().map_or("{}", |range| &self.text[range])
+    }
+
+    /// Bytes of the arguments.
+    pub fn arguments_len(&self) -> usize {
+        self.arguments_text().len()
+    }
+
+    /// The same params with other arguments.
+    #[must_use]
+    pub fn with_arguments(&self, arguments: &RawValue) -> Self {
+        let Some(old) = self.arguments.clone() else { return self.clone() };
+        let new = arguments.get();
+        let mut text = String::with_capacity(self.text.len() + new.len());
+        text.push_str(&self.text[..old.start]);
+        text.push_str(new);
+        text.push_str(&self.text[old.end..]);
+        let moved = |at: usize| if at >= old.end { at - old.len() + new.len() } else { at };
+        Self {
+            name_at: moved(self.name_at),
+            token_at: moved(self.token_at),
+            arguments: Some(old.start..old.start + new.len()),
+            text,
+        }
     }
 
     /// The params for a server that calls the tool `tool`, and where the token's digit is in them.
@@ -173,6 +201,24 @@ mod tests {
         assert!(params.ends_with(r#","progressToken":0}}"#), "{params}");
         assert_eq!(&params[hole..=hole], "0");
         assert_eq!(hole, params.len() - 3);
+    }
+
+    #[test]
+    fn other_arguments_leave_name_and_token_in_their_places() {
+        for params in [
+            r#"{"arguments":{"n":"1"},"name":"x","_meta":{"progressToken":1}}"#,
+            r#"{"name":"x","arguments":{"n":"1"}}"#,
+        ] {
+            let raw = RawValue::from_string(params.into()).unwrap();
+            for other in ["{}", r#"{"n":1,"more":[1,2,3]}"#] {
+                let other = RawValue::from_string(other.into()).unwrap();
+                let upstream = read(&raw).unwrap().upstream.with_arguments(&other);
+                assert_eq!(upstream.arguments().unwrap().get(), other.get());
+                let (params, hole) = upstream.params(&RawTool::new("tool"));
+                assert_eq!(hole, params.get().len() - 3, "{}", params.get());
+                assert!(params.get().contains(r#""name":"tool""#) && params.get().contains(other.get()));
+            }
+        }
     }
 
     #[test]

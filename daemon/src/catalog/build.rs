@@ -6,7 +6,8 @@
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
 use super::schema;
-use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool};
+use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool, ToolHints};
+use super::vet::Verdict;
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
@@ -26,6 +27,8 @@ pub struct Offer {
     pub notes: Vec<String>,
     /// How many it dropped.
     pub dropped: u32,
+    /// What is to be hidden, and what a person should know.
+    pub verdict: Verdict,
 }
 
 /// One tool of the built-in server.
@@ -51,6 +54,9 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
                 name: ExposedName::new(builtin.name.as_str()),
                 origin: Origin::Conversations { read_only: builtin.read_only, offered: builtin.offered },
                 json: builtin.json.clone(),
+                schema: None,
+                hints: ToolHints { read_only: Some(builtin.read_only), ..ToolHints::default() },
+                withheld: None,
             })
         })
         .collect();
@@ -67,8 +73,12 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
     let server = &offer.config.name;
     let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
     let named = exposed::expose(server, configured, &raw, limit);
-    let mut about =
-        ServerNotes { dropped: offer.dropped, notes: offer.notes.clone(), ..ServerNotes::default() };
+    let mut about = ServerNotes {
+        dropped: offer.dropped,
+        notes: offer.notes.clone(),
+        warnings: offer.verdict.warnings.clone(),
+        ..ServerNotes::default()
+    };
     let mut usable = Vec::with_capacity(raw.len());
     for ((name, json), named) in offer.tools.iter().zip(&named) {
         if let Some(note) = &named.note {
@@ -91,6 +101,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             about.hidden += 1;
             continue;
         }
+        let (original, hints) = facts(json);
         let json = match with_usable_schema(json) {
             Ok((json, notes)) => {
                 about.notes.extend(notes.iter().map(|note| format!("tool `{raw}`: {note}")));
@@ -102,14 +113,38 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
                 continue;
             }
         };
-        about.visible += 1;
+        let withheld = offer.verdict.withheld.get(raw.as_str()).map(|why| Arc::from(why.as_str()));
+        match &withheld {
+            Some(_) => about.withheld += 1,
+            None => about.visible += 1,
+        }
         tools.push(Arc::new(Tool {
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
             json: item(server, raw, &json, exposed.as_str()),
+            schema: original,
+            hints,
+            withheld,
         }));
     }
     (tools, about)
+}
+
+/// The input schema as it was written, and the hints.
+fn facts(json: &RawValue) -> (Option<Arc<RawValue>>, ToolHints) {
+    let Ok(members) = Members::parse(json) else { return (None, ToolHints::default()) };
+    let annotations = members.get("annotations").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let hint = |name| match annotations.get(name).map(RawValue::get) {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        _ => None,
+    };
+    let hints = ToolHints {
+        read_only: hint("readOnlyHint"),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+    };
+    (members.get("inputSchema").map(|schema| Arc::from(schema.to_owned())), hints)
 }
 
 /// The item with an input schema that model APIs take, and what was changed for that.
@@ -160,7 +195,13 @@ mod tests {
             );
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
-        Offer { config: Arc::new(config), tools: tools.iter().map(item).collect(), notes: vec![], dropped: 0 }
+        Offer {
+            config: Arc::new(config),
+            tools: tools.iter().map(item).collect(),
+            notes: vec![],
+            dropped: 0,
+            verdict: Verdict::default(),
+        }
     }
 
     fn names(catalog: &Catalog, profile: &str, only: Only) -> Vec<String> {

@@ -8,3 +8,4 @@ pub mod persisted;
 pub mod reconcile;
 pub mod schema;
 pub mod snapshot;
+pub mod vet;

@@ -1,18 +1,30 @@
 //! The task that turns listings into the published catalogue.
 //!
-//! Owner of the catalogue: the only place that makes one. Wakes when the set of servers, one of
-//! their listings, or the configuration changes; works on the blocking pool; publishes only when
-//! something differs. A panic here ends the daemon (ARCHITECTURE.md).
+//! Owner of the catalogue and of the pins: the only place that makes one and writes the others.
+//! Wakes when the set of servers, one of their listings, the configuration, or the pins change; works
+//! on the blocking pool. A panic here ends the daemon (ARCHITECTURE.md).
 
 use super::build::{self, Builtin, Offer};
 use super::snapshot::Catalog;
+use super::vet::{self, Stored, Verdict};
 use crate::config::Config;
+use crate::names::ServerName;
+use crate::policy::pins;
 use crate::server::Servers;
 use crate::server::handle::ServerHandle;
+use crate::server::listing::Listing;
+use crate::store::{PinKey, Pins, Store, UnixMs};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+
+/// How long a catalogue waits for the pins; then they count as unreadable until the next try.
+const PINS_LIMIT: Duration = Duration::from_secs(2);
+/// When unreadable pins are tried again.
+const PINS_AGAIN: Duration = Duration::from_secs(10);
 
 /// Makes and publishes the catalogue.
 #[derive(Debug)]
@@ -27,21 +39,49 @@ pub struct Reconcile {
     pub beats: mpsc::Receiver<oneshot::Sender<()>>,
     /// Where the catalogue goes.
     pub publish: watch::Sender<Arc<Catalog>>,
+    /// Where pins are kept.
+    pub store: Store,
+    /// Grows when a person approved pins.
+    pub approved: watch::Receiver<u64>,
 }
+
+/// What was worked out from a listing, kept as long as the listing is.
+struct Known {
+    listing: Arc<Listing>,
+    said: Arc<BTreeMap<String, pins::Pin>>,
+}
+
+/// Findings of the scan, kept as long as nobody's tools change.
+type Findings = HashMap<ServerName, Vec<String>>;
 
 impl Reconcile {
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut revision = 0;
+        let mut known: HashMap<ServerName, Known> = HashMap::new();
+        let mut findings = Findings::new();
+        let mut pins = None;
+        let mut told = BTreeSet::new();
         loop {
             let servers = self.servers.borrow_and_update().clone();
             let config = self.config.borrow_and_update().clone();
             let builtins = self.builtins.borrow_and_update().clone();
+            if self.approved.has_changed().unwrap_or(false) {
+                self.approved.mark_unchanged();
+                pins = None;
+            }
+            if pins.is_none() {
+                pins = self.load_pins().await;
+            }
             let mut listings = FuturesUnordered::new();
             let mut offers = Vec::with_capacity(servers.len());
+            let mut current = Vec::with_capacity(servers.len());
             for handle in servers.values() {
                 let mut listing = handle.listing();
-                offers.extend(offer(handle, &mut listing));
+                if let Some((offer, listing)) = offer(handle, &mut listing) {
+                    offers.push(offer);
+                    current.push(listing);
+                }
                 listings.push(async move {
                     // An error means that its supervisor is gone; the set of servers changes then too.
                     if listing.changed().await.is_err() {
@@ -49,10 +89,16 @@ impl Reconcile {
                     }
                 });
             }
-            let built = tokio::task::spawn_blocking(move || build::build(&config, &offers, &builtins)).await;
-            let catalog = built.expect("building a catalogue does not panic");
-            revision += 1;
-            self.publish.send_replace(Arc::new(catalog.numbered(revision)));
+            let work = Work { config, offers, current, builtins, pins, known, findings, revision };
+            let built = tokio::task::spawn_blocking(move || work.run()).await;
+            let done = built.expect("building a catalogue does not panic");
+            (pins, known, findings, revision) = (done.pins, done.known, done.findings, done.revision);
+            warn_once(&done.catalog, &mut told);
+            self.publish.send_replace(Arc::new(done.catalog));
+            if !self.keep(done.put, done.forget).await {
+                pins = None;
+            }
+            let retry = pins.is_none();
             // A beat is no reason to build anything.
             loop {
                 tokio::select! {
@@ -60,7 +106,12 @@ impl Reconcile {
                     changed = self.servers.changed() => if changed.is_err() { return },
                     changed = self.config.changed() => if changed.is_err() { return },
                     changed = self.builtins.changed() => if changed.is_err() { return },
+                    changed = self.approved.changed() => match changed {
+                        Ok(()) => pins = None,
+                        Err(_) => return,
+                    },
                     Some(()) = listings.next(), if !listings.is_empty() => {}
+                    () = tokio::time::sleep(PINS_AGAIN), if retry => {}
                     Some(asked) = self.beats.recv() => {
                         // Whoever asked may be gone.
                         let _ = asked.send(());
@@ -71,15 +122,141 @@ impl Reconcile {
             }
         }
     }
+
+    async fn load_pins(&self) -> Option<Pins> {
+        match tokio::time::timeout(PINS_LIMIT, self.store.load_pins()).await {
+            Ok(Ok(pins)) => Some(pins),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "pins cannot be read");
+                None
+            }
+            Err(_) => {
+                tracing::warn!("pins are not there in time");
+                None
+            }
+        }
+    }
+
+    /// Stores what changed; `false`: the store does not have it.
+    async fn keep(&self, put: Vec<(PinKey, crate::store::Pin)>, forget: Vec<PinKey>) -> bool {
+        let mut kept = true;
+        if !put.is_empty()
+            && let Err(error) = self.store.put_pins(put).await
+        {
+            tracing::warn!(%error, "pins are not kept");
+            kept = false;
+        }
+        if !forget.is_empty()
+            && let Err(error) = self.store.forget_pins(forget).await
+        {
+            tracing::warn!(%error, "pins of renamed tools stay");
+        }
+        kept
+    }
+}
+
+/// A finding is news once, not each time somebody's list changes.
+fn warn_once(catalog: &Catalog, told: &mut BTreeSet<(ServerName, String)>) {
+    let mut now = BTreeSet::new();
+    for (server, about) in catalog.notes() {
+        for warning in &about.warnings {
+            let key = (server.clone(), warning.clone());
+            if !told.contains(&key) {
+                tracing::warn!(%server, warning, "a tool is not what it should be");
+            }
+            now.insert(key);
+        }
+    }
+    *told = now;
+}
+
+/// One run on the blocking pool.
+struct Work {
+    config: Arc<Config>,
+    offers: Vec<Offer>,
+    current: Vec<Arc<Listing>>,
+    builtins: Arc<Vec<Builtin>>,
+    pins: Option<Pins>,
+    known: HashMap<ServerName, Known>,
+    findings: Findings,
+    revision: u64,
+}
+
+struct Done {
+    catalog: Catalog,
+    pins: Option<Pins>,
+    known: HashMap<ServerName, Known>,
+    findings: Findings,
+    revision: u64,
+    put: Vec<(PinKey, crate::store::Pin)>,
+    forget: Vec<PinKey>,
+}
+
+impl Work {
+    fn run(mut self) -> Done {
+        self.learn();
+        let now = UnixMs::at(SystemTime::now());
+        let (mut put, mut forget) = (Vec::new(), Vec::new());
+        for offer in &mut self.offers {
+            let name = &offer.config.name;
+            let stored = self.pins.as_ref().map_or(Stored::Unreadable, Stored::Readable);
+            let mut verdict = vet::vet(offer, &self.known[name].said, stored, now);
+            verdict.warnings.extend(self.findings.get(name).into_iter().flatten().cloned());
+            put.append(&mut verdict.put);
+            forget.append(&mut verdict.forget);
+            offer.verdict = verdict;
+        }
+        if let Some(pins) = &mut self.pins {
+            pins.by_key.retain(|key, _| !forget.contains(key));
+            pins.by_key.extend(put.iter().cloned());
+        }
+        let revision = self.revision + 1;
+        let catalog = build::build(&self.config, &self.offers, &self.builtins).numbered(revision);
+        Done { catalog, pins: self.pins, known: self.known, findings: self.findings, revision, put, forget }
+    }
+
+    /// Works out what is new since the last run.
+    fn learn(&mut self) {
+        let same = |known: &HashMap<ServerName, Known>, name: &ServerName, listing: &Arc<Listing>| {
+            known.get(name).is_some_and(|known| Arc::ptr_eq(&known.listing, listing))
+        };
+        let unchanged = self.known.len() == self.offers.len()
+            && self
+                .offers
+                .iter()
+                .zip(&self.current)
+                .all(|(offer, listing)| same(&self.known, &offer.config.name, listing));
+        if unchanged {
+            return;
+        }
+        let mut known = HashMap::with_capacity(self.offers.len());
+        for (offer, listing) in self.offers.iter().zip(&self.current) {
+            let name = offer.config.name.clone();
+            let said = match self.known.remove(&name) {
+                Some(old) if Arc::ptr_eq(&old.listing, listing) => old.said,
+                _ => Arc::new(vet::said(offer)),
+            };
+            known.insert(name, Known { listing: listing.clone(), said });
+        }
+        self.known = known;
+        // A text is judged by the names of all other servers too, so all are looked through again.
+        let look = |offer: &Offer| {
+            let name = &offer.config.name;
+            (name.clone(), vet::findings(offer, &vet::foreign(name, &self.offers)))
+        };
+        self.findings = self.offers.iter().map(look).collect();
+    }
 }
 
 fn offer(
     handle: &ServerHandle,
-    listing: &mut watch::Receiver<Option<Arc<crate::server::listing::Listing>>>,
-) -> Option<Offer> {
+    listing: &mut watch::Receiver<Option<Arc<Listing>>>,
+) -> Option<(Offer, Arc<Listing>)> {
     let listing = listing.borrow_and_update().clone()?;
     let tools = listing.tools.iter().map(|tool| (tool.name.to_string(), tool.raw.clone())).collect();
     let notes = listing.notes.iter().map(ToString::to_string).collect();
     let dropped = listing.notes.iter().filter(|note| note.problem.drops_item()).count();
-    Some(Offer { config: handle.config(), tools, notes, dropped: u32::try_from(dropped).unwrap_or(u32::MAX) })
+    let dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
+    let offer = Offer { config: handle.config(), tools, notes, dropped, verdict: Verdict::default() };
+    Some((offer, listing))
 }

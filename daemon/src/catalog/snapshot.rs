@@ -11,6 +11,7 @@ use hermes_proto::shim::hello::Only;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 /// Who answers calls of a tool.
@@ -41,8 +42,28 @@ pub enum Offered {
     WhereAsked,
 }
 
+/// What a server says about a tool's effects (`annotations`); `None`: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ToolHints {
+    /// `readOnlyHint`
+    pub read_only: Option<bool>,
+    /// `destructiveHint`
+    pub destructive: Option<bool>,
+    /// `idempotentHint`
+    pub idempotent: Option<bool>,
+}
+
+/// Calls that a profile may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quota {
+    /// Calls a day; `None`: no limit.
+    pub per_day: Option<NonZeroU32>,
+    /// Calls of one session; `None`: no limit.
+    pub per_session: Option<NonZeroU32>,
+}
+
 /// One tool as clients see it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tool {
     /// Its name for clients.
     pub name: ExposedName,
@@ -50,6 +71,12 @@ pub struct Tool {
     pub origin: Origin,
     /// The whole item of `tools/list`, with the exposed name.
     pub json: Box<RawValue>,
+    /// The input schema as the server wrote it; arguments are checked against this one.
+    pub schema: Option<Arc<RawValue>>,
+    /// What the server says about its effects.
+    pub hints: ToolHints,
+    /// Why it is neither shown nor called until a person approves it; `None`: it is shown.
+    pub withheld: Option<Arc<str>>,
 }
 
 impl Tool {
@@ -71,8 +98,12 @@ pub struct ServerNotes {
     pub hidden: u32,
     /// Items that cannot be offered.
     pub dropped: u32,
+    /// Tools that wait for a person's approval of their texts.
+    pub withheld: u32,
     /// Sentences for status.
     pub notes: Vec<String>,
+    /// Sentences that somebody should act upon.
+    pub warnings: Vec<String>,
 }
 
 /// Every tool of every server, before profiles.
@@ -136,7 +167,7 @@ impl Catalog {
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
         let Some(config) = self.profiles.get(profile) else {
-            return View::of(Vec::new());
+            return View::of(profile.clone(), Quota::default(), Vec::new());
         };
         let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
         let names: Vec<ToolNames<'_>> = shown
@@ -151,7 +182,8 @@ impl Catalog {
             .collect();
         let kept = filter::apply(&config.tools, &names, Spelling::Either).visible;
         let tools = shown.into_iter().zip(kept).filter(|(_, keep)| *keep);
-        View::of(tools.map(|(tool, _)| exposed_for(config, tool)).collect())
+        let quota = Quota { per_day: config.quota_per_day, per_session: config.quota_per_session };
+        View::of(profile.clone(), quota, tools.map(|(tool, _)| exposed_for(config, tool)).collect())
     }
 }
 
@@ -179,8 +211,8 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
     match &tool.origin {
         Origin::Server { raw, .. } if profile.raw_names && single => Arc::new(Tool {
             name: ExposedName::new(raw.as_str()),
-            origin: tool.origin.clone(),
             json: super::build::renamed(&tool.json, raw.as_str()),
+            ..Tool::clone(tool)
         }),
         _ => tool.clone(),
     }
@@ -189,14 +221,18 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
 /// What one profile sees.
 #[derive(Debug)]
 pub struct View {
+    profile: ProfileName,
+    quota: Quota,
     tools: Vec<Arc<Tool>>,
-    by_name: HashMap<ExposedName, usize>,
+    by_name: HashMap<ExposedName, Arc<Tool>>,
     list: Box<RawValue>,
     digest: [u8; 32],
 }
 
 impl View {
-    fn of(tools: Vec<Arc<Tool>>) -> Self {
+    fn of(profile: ProfileName, quota: Quota, tools: Vec<Arc<Tool>>) -> Self {
+        let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
+        let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
         let mut list = String::from("{\"tools\":[");
         for (i, tool) in tools.iter().enumerate() {
             if i > 0 {
@@ -206,9 +242,18 @@ impl View {
         }
         list.push_str("]}");
         let digest = Sha256::digest(list.as_bytes()).into();
-        let by_name = tools.iter().enumerate().map(|(i, tool)| (tool.name.clone(), i)).collect();
         let list = RawValue::from_string(list).expect("items are valid JSON");
-        Self { tools, by_name, list, digest }
+        Self { profile, quota, tools, by_name, list, digest }
+    }
+
+    /// Whose view it is.
+    pub fn profile(&self) -> &ProfileName {
+        &self.profile
+    }
+
+    /// How many calls the profile may make.
+    pub fn quota(&self) -> Quota {
+        self.quota
     }
 
     /// The result of `tools/list`, ready to send.
@@ -216,14 +261,14 @@ impl View {
         &self.list
     }
 
-    /// The tool a client calls `name`, if this view shows it.
+    /// The tool a client calls `name`, if this view shows it, or would but for its texts.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        self.by_name.get(name).map(|at| &self.tools[*at])
+        self.by_name.get(name)
     }
 
     /// The tool that `server` calls `raw`, if this view shows it.
     pub fn tool_of(&self, server: &str, raw: &str) -> Option<&Arc<Tool>> {
-        self.tools.iter().find(|tool| match &tool.origin {
+        self.by_name.values().find(|tool| match &tool.origin {
             Origin::Server { server: own, raw: name } => own.as_str() == server && name.as_str() == raw,
             Origin::Conversations { .. } => server == "hermes" && tool.name.as_str() == raw,
         })

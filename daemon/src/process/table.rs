@@ -18,6 +18,20 @@ pub fn as_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
+/// The executable of `pid`, where the system tells; `None` on macOS, which tells only itself.
+pub fn executable(pid: u32) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    {
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        Some(path.to_string_lossy().into_owned())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = pid;
+        None
+    }
+}
+
 /// This process.
 pub fn own_pid() -> u32 {
     std::process::id()

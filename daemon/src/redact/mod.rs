@@ -106,6 +106,11 @@ impl Redactor {
         Self { scan: Scan::new(known), labels }
     }
 
+    /// Whether anything could be masked under `scope`; `false`: a text need not be looked at.
+    pub fn masks(&self, scope: Scope) -> bool {
+        scope == Scope::Patterns || !self.scan.knows_nothing()
+    }
+
     /// Masks known values and patterns; borrows when nothing is found.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.redact_scope(text, Scope::Patterns)

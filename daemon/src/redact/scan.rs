@@ -35,6 +35,10 @@ impl fmt::Debug for Scan {
 }
 
 impl Scan {
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.forms.is_empty()
+    }
+
     pub(super) fn new(known: &KnownSecrets) -> Self {
         let mut forms: Vec<Form> = Vec::new();
         for secret in known.longest_first() {

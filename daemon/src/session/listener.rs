@@ -6,6 +6,8 @@
 use super::Shared;
 use super::task::{Ended, Session};
 use crate::names::ProfileName;
+use crate::process::table;
+use crate::store;
 use crate::tasks::TaskGroup;
 use hermes_proto::shim::framing::{Line, LineBuffer};
 use hermes_proto::shim::hello::{self, Hello, MAX_HELLO_BYTES, Welcome};
@@ -78,7 +80,16 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
     let facts = shared.clients.enter(pid, &hello.profile);
     let id = facts.id;
     tracing::debug!(client = %id, pid, profile = hello.profile, "client connected");
-    let ended = Session::new(shared, facts, stream, &hello, rest).run(stop).await;
+    let identity = store::Caller {
+        uid: Some(peer.uid()),
+        pid: (pid != 0).then_some(pid),
+        executable: (hello.client_pid != 0).then(|| table::executable(hello.client_pid)).flatten(),
+        profile: ProfileName::new(hello.profile.as_str()),
+        name: None,
+        version: None,
+    };
+    let ended = Session::new(shared.clone(), facts, stream, &hello, identity, rest).run(stop).await;
+    shared.calls.forget_client(id);
     match ended {
         Ended::NotReading => {
             tracing::warn!(client = %id, pid, "client disconnected: it does not read its answers")

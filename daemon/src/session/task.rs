@@ -17,6 +17,7 @@ use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ProfileName;
+use crate::store;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
@@ -92,6 +93,7 @@ pub struct Session {
     shared: Arc<Shared>,
     facts: Arc<ClientFacts>,
     stream: UnixStream,
+    identity: Arc<store::Caller>,
     profile: ProfileName,
     only: Only,
     lines: LineBuffer,
@@ -114,6 +116,7 @@ impl Session {
         facts: Arc<ClientFacts>,
         stream: UnixStream,
         hello: &Hello,
+        identity: store::Caller,
         lines: Vec<u8>,
     ) -> Self {
         let profile = ProfileName::new(hello.profile.as_str());
@@ -126,6 +129,7 @@ impl Session {
             shared,
             facts,
             stream,
+            identity: Arc::new(identity),
             profile,
             only: hello.only,
             lines: buffer,
@@ -141,6 +145,7 @@ impl Session {
         };
         if let Some(resumed) = resumed {
             session.state = Negotiated::resumed(resumed);
+            session.name_client();
             session.remember();
             // The catalogue may have changed while nobody could tell the client.
             session.notify("notifications/tools/list_changed");
@@ -317,10 +322,13 @@ impl Session {
         }
     }
 
-    fn name_client(&self) {
+    fn name_client(&mut self) {
         let (name, version) = self.state.client_name();
         let revision = self.state.revision.unwrap_or_default().to_owned();
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
+        let said = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let identity = store::Caller::clone(&self.identity);
+        self.identity = Arc::new(store::Caller { name: said(&name), version: said(&version), ..identity });
         *self.facts.named.lock().expect("nothing panics while holding it") =
             Named { name, version, revision };
     }
@@ -365,7 +373,8 @@ impl Session {
         };
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
-        let caller = Caller { client: self.facts.id, view: self.view.clone() };
+        let identity = self.identity.clone();
+        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();

@@ -99,6 +99,11 @@ impl Store {
 }
 
 impl AuditFollow {
+    /// The id after which rows are still to come from here.
+    pub fn seen(&self) -> i64 {
+        self.seen
+    }
+
     /// Waits for the next rows that match; never empty.
     ///
     /// # Errors

@@ -130,6 +130,7 @@ fn real_errors(compiled: &jsonschema::Validator, value: &Value) -> bool {
 #[derive(Debug, Default)]
 pub struct Validators {
     by_tool: HashMap<(ServerName, RawTool), Compiled>,
+    compiled: u64,
 }
 
 #[derive(Debug)]
@@ -148,9 +149,15 @@ impl Validators {
             return Arc::clone(&known.validator);
         }
         let validator = Arc::new(Validator::compile(schema));
+        self.compiled += 1;
         let schema = schema.map(RawValue::to_owned);
         self.by_tool.insert(key, Compiled { schema, validator: Arc::clone(&validator) });
         validator
+    }
+
+    /// How many were compiled so far.
+    pub fn compiled(&self) -> u64 {
+        self.compiled
     }
 
     /// Drops the validators of tools that `keep` does not want; call it when a catalogue changed.

@@ -3,6 +3,10 @@
 //! Promise: each request names the home; a refusal arrives with the daemon's own words and hint; a
 //! daemon that is not there is told from one that refuses.
 
+mod evidence;
+
+pub use evidence::{Audit, Which};
+
 use crate::failure::Failure;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_client::ControlClient;

@@ -1,0 +1,138 @@
+//! What is written down about each call: audit row, metrics, figures, one log line.
+//!
+//! Owner: the call itself. Promise: every call that found its tool leaves exactly one row, whatever
+//! way it ends; a future that is dropped leaves the outcome `cancelled`. Never waits for a disk.
+//! May not touch: what the call decides.
+
+use super::answer::LARGE;
+use super::error::CallError;
+use super::route::Upstream;
+use super::steps::CallPath;
+use super::{Caller, ToolCall};
+use crate::catalog::snapshot::Tool;
+use crate::config::AuditArguments;
+use crate::names::{RawTool, ServerName};
+use crate::redact::{Redactor, Scope};
+use crate::server::wire::Delivery;
+use crate::store::{Arguments, AuditRow, Decision, UnixMs};
+use crate::telemetry::metrics::ToolMetrics;
+use crate::telemetry::stats::ToolStats;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::time::Instant;
+
+/// The counters of one tool.
+#[derive(Debug, Clone)]
+pub(super) struct Meter {
+    pub(super) metrics: ToolMetrics,
+    pub(super) stats: ToolStats,
+}
+
+/// The record of one call under way.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    path: &'a CallPath,
+    caller: &'a Caller,
+    meter: Meter,
+    server: ServerName,
+    tool: RawTool,
+    arguments: Arc<Upstream>,
+    trace_id: String,
+    at: UnixMs,
+    started: Instant,
+    decisions: Vec<Decision>,
+    outcome: Option<(&'static str, Option<Delivery>)>,
+}
+
+impl<'a> Record<'a> {
+    /// Begins the record of `call`.
+    pub(super) fn begin(path: &'a CallPath, caller: &'a Caller, tool: &Tool, call: &ToolCall) -> Self {
+        let (server, raw) = path.names(tool);
+        Self {
+            path,
+            caller,
+            meter: path.meter(&server, &raw),
+            server,
+            tool: raw,
+            arguments: call.upstream.clone(),
+            trace_id: call.trace.id().to_owned(),
+            at: UnixMs::at(SystemTime::now()),
+            started: Instant::now(),
+            decisions: Vec::new(),
+            outcome: None,
+        }
+    }
+
+    /// Notes what a step decided.
+    pub(super) fn note(&mut self, step: &'static str, said: impl Into<Cow<'static, str>>) {
+        self.decisions.push(Decision { step: Cow::Borrowed(step), said: said.into() });
+    }
+
+    /// It was answered.
+    pub(super) fn answered(mut self, outcome: &'static str) {
+        self.outcome = Some((outcome, None));
+        let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        tracing::debug!(server = %self.server, tool = %self.tool, trace = self.trace_id, micros, outcome, "call answered");
+    }
+
+    /// It failed or was refused.
+    pub(super) fn failed(mut self, error: &CallError) {
+        self.outcome = Some((error.kind(), Some(error.delivery())));
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(server = %self.server, tool = %self.tool, trace = self.trace_id, ms, reason = error.kind(), "call failed");
+    }
+}
+
+impl Drop for Record<'_> {
+    /// The one place that writes: a call may end by being dropped, and that must be seen too.
+    fn drop(&mut self) {
+        let (outcome, delivery) = self.outcome.unwrap_or(("cancelled", Some(Delivery::MaybeWritten)));
+        let duration = self.started.elapsed();
+        self.meter.metrics.record(outcome, duration);
+        self.meter.stats.record(outcome, duration);
+        let row = AuditRow {
+            at: self.at,
+            duration,
+            caller: self.caller.identity.clone(),
+            method: Cow::Borrowed("tools/call"),
+            server: self.server.clone(),
+            tool: Some(Arc::from(self.tool.as_str())),
+            arguments: Arguments::Off,
+            trace_id: std::mem::take(&mut self.trace_id),
+            outcome: Cow::Borrowed(outcome),
+            delivery: delivery.map(|delivery| Cow::Borrowed(word(delivery))),
+            decisions: std::mem::take(&mut self.decisions),
+        };
+        let store = self.path.around.store.clone();
+        let how = self.path.around.config.borrow().daemon.audit.arguments;
+        let redactor = self.path.around.redactor.borrow().clone();
+        let sent = self.arguments.clone();
+        if how == AuditArguments::Off || sent.arguments_len() <= LARGE {
+            // A full lane is counted by the store and shown in status.
+            let _ = store.record(AuditRow { arguments: shown(how, &sent, &redactor), ..row });
+        } else {
+            tokio::task::spawn_blocking(move || {
+                store.record(AuditRow { arguments: shown(how, &sent, &redactor), ..row })
+            });
+        }
+    }
+}
+
+fn shown(how: AuditArguments, sent: &Upstream, redactor: &Redactor) -> Arguments {
+    let text = sent.arguments_text();
+    match how {
+        AuditArguments::Off => Arguments::Off,
+        AuditArguments::Hash => Arguments::Hash(Sha256::digest(text.as_bytes()).into()),
+        AuditArguments::Full => Arguments::Full(redactor.redact_json(text, Scope::Patterns).into_owned()),
+    }
+}
+
+/// The word for a delivery, in answers and in the audit.
+pub(super) fn word(delivery: Delivery) -> &'static str {
+    match delivery {
+        Delivery::NotWritten => "not_written",
+        Delivery::MaybeWritten => "unknown",
+    }
+}
