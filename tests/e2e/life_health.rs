@@ -173,3 +173,40 @@ fn running_out_of_descriptors_ends_nothing() {
     assert!(daemon.stop().success());
     assert_eq!(w.census(), []);
 }
+
+/// Files that cannot grow (no room on the disk) stop no call; what is not kept is told.
+#[test]
+fn a_disk_without_room_stops_no_call() {
+    let w = world().server("w", Script::new().with(|s| s.stderr_each = 100_000));
+    // Ignored SIGXFSZ: writes beyond 8 KiB fail, as they do on a full disk.
+    let line = format!("trap '' XFSZ; ulimit -f 16; exec {}", w.bins().hermesd.display());
+    let mut daemon = w.launch_command(w.command("/bin/sh".as_ref()).args(["-c", &line]));
+    wait_for("the daemon accepts", SOON, || std::os::unix::net::UnixStream::connect(w.mcp_socket()).is_ok());
+    let mut client = w.client(&["w"]);
+    for _ in 0..5 {
+        assert_eq!(client.text("mcp_w_echo", &json!({"text": "on"})), "on");
+    }
+    wait_for("a person is told", SOON, || {
+        w.ctl(["status", "--json"]).json()["findings"].to_string().contains("hermesd.db")
+    });
+    drop(client);
+    assert!(daemon.stop().success());
+    assert_eq!(w.census(), []);
+}
+
+/// The daemon may open many files, its servers start with the limit of the person who started it.
+#[test]
+fn servers_keep_the_usual_descriptor_limit() {
+    let soft = |pid: i32| -> u64 {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let w = world().server("w", Script::new());
+    let line = format!("ulimit -S -n 300; exec {}", w.bins().hermesd.display());
+    let daemon = w.launch_command(w.command("/bin/sh".as_ref()).args(["-c", &line]));
+    wait_for("the daemon accepts", SOON, || std::os::unix::net::UnixStream::connect(w.mcp_socket()).is_ok());
+    drop(w.client(&["w"]));
+    assert_eq!(soft(w.wait_server_pid("w")), 300);
+    assert!(soft(daemon.pid()) > 300, "{}", soft(daemon.pid()));
+}

@@ -232,3 +232,72 @@ fn exposed_names_keep_to_the_limit_of_the_file() {
     client.request("tools/call", &json!({"name": name, "arguments": {}}));
     assert_eq!(w.journal("w").received("tools/call")[0]["params"]["name"], long);
 }
+
+/// `hermesd.mcp_servers` wins over `mcp_servers`, entry by entry.
+#[test]
+fn entries_below_hermesd_win() {
+    let w = world().server_with("w", Script::new(), &["env: {FROM: shared}"]).server("v", Script::new());
+    let script = w.path().join("w.script");
+    let own = json!({"w": {"command": w.bins().fake_server, "args": [script], "env": {"FROM": "own"}}});
+    let w = w.yaml(&format!("hermesd: {{mcp_servers: {own}}}"));
+    let _daemon = w.start();
+    let mut client = w.client(&["w", "v"]);
+    let seen = client.text("mcp_w_env", &json!({}));
+    assert!(seen.lines().any(|line| line == "FROM=own"), "{seen}");
+    assert_eq!(w.processes("w").len(), 1, "one server, not two");
+}
+
+/// `conversations` decides whether the ten tools are offered, whatever the home holds.
+#[test]
+fn conversations_are_offered_as_configured() {
+    let listed = |w: &World| {
+        let mut client = w.client(&["w"]);
+        client.tool_names().iter().any(|name| name.ends_with("conversations_list"))
+    };
+    let on = world().yaml("hermesd: {conversations: on}").server("w", Script::new());
+    let off = world().yaml("hermesd: {conversations: off}\nplatforms: {}").server("w", Script::new());
+    let auto = world().yaml("platforms: {}").server("w", Script::new());
+    for (w, offered) in [(on, true), (off, false), (auto, true)] {
+        let _daemon = w.start();
+        assert_eq!(listed(&w), offered, "{}", std::fs::read_to_string(w.home().join("config.yaml")).unwrap());
+    }
+}
+
+/// A parked server keeps its tools listed, and a call brings it back once it was mended.
+#[test]
+fn a_parked_server_comes_back_by_use() {
+    let w = world().server("w", Script::new());
+    let mut daemon = w.start();
+    drop(w.client(&["w"]));
+    assert!(daemon.stop().success());
+    w.rescript("w", Script::new().with(|s| s.exit_at_start = Some(127)));
+    let _daemon = w.start();
+    let mut client = w.client(&["w"]);
+    let refused = client.call("mcp_w_echo", &json!({"text": "x"}));
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert_eq!(w.phase("w"), "parked");
+    assert!(client.tool_names().contains(&"mcp_w_echo".to_owned()), "tools of parked servers stay listed");
+    w.rescript("w", Script::new());
+    wait_for("the next call starts it", SOON, || {
+        client.call("mcp_w_echo", &json!({"text": "back"}))["content"][0]["text"] == "back"
+    });
+    assert_eq!(w.phase("w"), "ready");
+}
+
+/// A first call waits for the start of its server and is answered, also when many come at once.
+#[test]
+fn first_calls_wait_for_one_start() {
+    let w = world().server("w", Script::new());
+    let mut daemon = w.start();
+    drop(w.client(&["w"]));
+    assert!(daemon.stop().success());
+    w.rescript("w", Script::new().with(|s| s.start_delay_ms = 800));
+    let _daemon = w.start();
+    let mut clients: Vec<Shim> = (0..4).map(|_| w.client(&["w"])).collect();
+    let ids: Vec<_> =
+        clients.iter_mut().map(|client| client.begin_call("mcp_w_echo", &json!({"text": "x"}))).collect();
+    for (client, id) in clients.iter_mut().zip(&ids) {
+        assert_eq!(client.reply(id)["result"]["content"][0]["text"], "x");
+    }
+    assert_eq!(w.journal("w").starts(), 2, "one start for all of them");
+}

@@ -8,14 +8,19 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A program at `path` that does what `script` says.
+/// A program at `path` that does what `script` says. Another process writes it: a descriptor of ours
+/// could be inherited by what another test starts at this moment, and the program would be "busy".
 fn program(path: &Path, script: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut sh = Command::new("/bin/sh");
+    sh.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut sh = sh.spawn().unwrap();
+    sh.stdin.take().unwrap().write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
+    assert!(sh.wait().unwrap().success());
 }
 
 /// A program that runs the fake server `name` whatever its arguments are.
@@ -252,6 +257,8 @@ fn doctor_names_trouble_and_action() {
     }
     assert!(about("ontent-").is_some(), "the noise is named: {list:#?}");
     assert!(!run.stdout.contains("q0w9e8r7t6y5"));
+    let shown = w.ctl(["servers", "show", "secretive", "--json"]).succeeds().stdout;
+    assert!(!shown.contains("q0w9e8r7t6y5"), "{shown}");
     fs::set_permissions(w.home().join(".env"), fs::Permissions::from_mode(0o600)).unwrap();
     w.ctl(["reload"]).succeeds();
     let status = w.ctl(["status", "--json"]).succeeds().json()["findings"].to_string();
