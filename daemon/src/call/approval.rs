@@ -73,6 +73,9 @@ pub enum ApprovalError {
     Changed,
 }
 
+/// Standing answers: the schema hash each was given for.
+type Standing = BTreeMap<(ServerName, RawTool), [u8; 32]>;
+
 /// Waiting calls and standing answers.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -80,7 +83,7 @@ pub(super) struct Desk {
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
-    standing: Mutex<Option<BTreeMap<(ServerName, RawTool), [u8; 32]>>>,
+    standing: Mutex<Option<Standing>>,
 }
 
 /// How a call got past the gate.
