@@ -74,7 +74,7 @@ pub enum ApprovalError {
 }
 
 /// Standing answers: the schema hash each was given for.
-type Standing = BTreeMap<(ServerName, RawTool), [u8; 32]>;
+type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 
 /// Waiting calls and standing answers.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ pub(super) struct Desk {
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
-    standing: Mutex<Option<Standing>>,
+    standing: Mutex<Option<AlwaysAllowed>>,
 }
 
 /// How a call got past the gate.
