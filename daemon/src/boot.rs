@@ -101,6 +101,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut signals = signals::listen().context("signal handlers")?;
     let claim = Claim::take(&home)?;
     guard::become_subreaper().context("subreaper")?;
+    crate::process::orphans::claim_session();
     let descriptors = crate::process::limits::raise_descriptors();
     let paths = Paths::of(&home, &|name| std::env::var_os(name))?;
     paths.prepare()?;

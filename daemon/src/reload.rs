@@ -13,6 +13,7 @@ use crate::conversations::{Conversations, Effect, Platforms};
 use crate::names::ServerName;
 use crate::server::Servers;
 use crate::server::handle::Apply;
+use crate::server::lifecycle::StopReason;
 use crate::server::supervisor::{Shared, Supervisor};
 use crate::store::Store;
 use crate::tasks::TaskGroup;
@@ -197,6 +198,7 @@ impl ReloadTask {
         report(&config);
         let first = self.config.borrow().file.as_os_str().is_empty();
         let unusable = match &state {
+            State::Ok if !first && !self.config.borrow().servers.is_empty() => emptied(&config.file),
             State::Ok => None,
             State::Unreadable { reason } => Some(reason.clone()),
         };
@@ -260,10 +262,21 @@ impl ReloadTask {
 
     /// Ends a server whose entry is gone; the reload does not wait for it.
     fn remove(&mut self, name: &ServerName, handles: &mut Servers) {
-        handles.remove(name);
+        let handle = handles.remove(name);
         if let Some(group) = self.groups.remove(name) {
             let name = name.clone();
+            let limit = self.servers.drain_limit;
+            let ends = self.servers.tasks.stop_signal();
             self.servers.tasks.spawn(async move {
+                if let Some(handle) = handle {
+                    // Calls that are in flight get their answer, as they do when an entry changes.
+                    tokio::select! {
+                        () = handle.slots().drained() => {}
+                        () = tokio::time::sleep(limit) => {}
+                        () = ends.cancelled() => {}
+                    }
+                    handle.stop(StopReason::Removed).await;
+                }
                 if group.finish(REMOVE_BUDGET).await != crate::tasks::Finished::All {
                     tracing::error!(server = %name, "a removed server did not end in time");
                 }
@@ -299,6 +312,16 @@ fn builtins(offered: Offered) -> Vec<Builtin> {
             offered,
         })
         .collect()
+}
+
+/// Whether the file is missing or has no byte. Editors and sync programs leave it so for a moment, and
+/// a mistake would end every server; whoever means it writes `mcp_servers: {}`.
+fn emptied(file: &std::path::Path) -> Option<String> {
+    match std::fs::metadata(file) {
+        Ok(meta) if meta.len() > 0 => None,
+        Ok(_) => Some("is empty; write `mcp_servers: {}` to end all servers".to_owned()),
+        Err(_) => Some("is missing; write one with `mcp_servers: {}` to end all servers".to_owned()),
+    }
 }
 
 fn report(config: &Config) {

@@ -155,7 +155,7 @@ impl Session {
                         serde_json::from_slice(line).with_context(|| format!("no JSON: {shown}"))?,
                     ));
                 }
-                Some(Line::Oversized { bytes }) => bail!("a message of {bytes} bytes"),
+                Some(Line::Oversized { bytes, .. }) => bail!("a message of {bytes} bytes"),
                 None => {}
             }
             self.interrupt.check()?;

@@ -8,8 +8,6 @@ use serde_json::json;
 pub(crate) const UNAVAILABLE: i32 = -32000;
 /// JSON-RPC code of a message that cannot be used as a request.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC code of a message that is no JSON.
-pub(crate) const PARSE_ERROR: i32 = -32700;
 
 /// Tells a client that the tools may have changed while no daemon was there.
 pub(crate) const TOOLS_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;

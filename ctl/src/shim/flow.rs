@@ -4,6 +4,7 @@
 //! chunking; what the other side did not take whole can be sent again. Memory is bounded by the
 //! longest line plus what the caller lets pile up in [`pending`](Flow::pending).
 
+use hermes_proto::shim::framing::HEAD_BYTES;
 use memchr::memchr;
 use std::collections::VecDeque;
 
@@ -21,6 +22,8 @@ pub(crate) enum Next<'a> {
     Oversized {
         /// Its length in bytes.
         bytes: usize,
+        /// Its first bytes: enough to find an id.
+        head: &'a [u8],
     },
 }
 
@@ -47,6 +50,8 @@ pub(crate) struct Flow {
     max_line: usize,
     /// Bytes of an oversized line dropped so far.
     skipped: usize,
+    /// The beginning of the oversized line that was reported last or is being skipped.
+    head: Vec<u8>,
 }
 
 impl Flow {
@@ -65,6 +70,7 @@ impl Flow {
             found: 0,
             max_line,
             skipped: 0,
+            head: Vec::new(),
         }
     }
 
@@ -94,6 +100,7 @@ impl Flow {
         let Some(at) = memchr(b'\n', &self.buf[self.scanned..self.end]) else {
             self.scanned = self.end;
             if self.skipped > 0 || self.end - self.ready >= self.max_line {
+                self.keep_head(self.end);
                 self.skipped += self.end - self.ready;
                 self.discard_partial();
             }
@@ -102,11 +109,20 @@ impl Flow {
         self.found = self.scanned + at + 1;
         let whole = self.skipped + (self.found - self.ready);
         if whole > self.max_line {
+            self.keep_head(self.found - 1);
             self.skipped = 0;
             self.discard();
-            return Some(Next::Oversized { bytes: whole - 1 });
+            return Some(Next::Oversized { bytes: whole - 1, head: &self.head });
         }
         Some(Next::Line(&self.buf[self.ready..self.found - 1]))
+    }
+
+    /// Remembers the beginning of an oversized line, which ends at `to` or later.
+    fn keep_head(&mut self, to: usize) {
+        if self.skipped == 0 {
+            self.head.clear();
+            self.head.extend_from_slice(&self.buf[self.ready..to.min(self.ready + HEAD_BYTES)]);
+        }
     }
 
     /// The line that [`next_line`](Self::next_line) gave out, again.
@@ -381,7 +397,10 @@ mod tests {
         }
         assert!(flow.buf.len() < 4 * 1024 * 1024, "kept {}", flow.buf.len());
         feed(&mut flow, b"\n{}\n");
-        assert_eq!(flow.next_line(), Some(Next::Oversized { bytes: 800 * 64 * 1024 }));
+        assert_eq!(
+            flow.next_line(),
+            Some(Next::Oversized { bytes: 800 * 64 * 1024, head: &[b'x'; HEAD_BYTES] })
+        );
         assert_eq!(flow.next_line(), Some(Next::Line(b"{}")));
     }
 

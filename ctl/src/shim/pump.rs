@@ -9,6 +9,7 @@ use super::answers;
 use super::flow::{Flow, Next};
 use super::open::{MAX_OPEN, Open, Request};
 use super::peek::{self, FromClient, Method};
+use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::DEFAULT_MAX_LINE;
 use hermes_proto::shim::hello::{self, Hello, MAX_HELLO_BYTES, RESUME_PREFIX, Welcome};
 
@@ -110,10 +111,11 @@ impl Pump {
         loop {
             let (seen, raw) = match self.up.next_line() {
                 None => break,
-                Some(Next::Oversized { bytes }) => {
+                Some(Next::Oversized { bytes, head }) => {
+                    let id = envelope::id_in(head).unwrap_or("null").to_owned();
                     let why =
                         format!("message of {bytes} bytes is longer than the limit of {DEFAULT_MAX_LINE}");
-                    self.down.append(&answers::error(b"null", answers::PARSE_ERROR, &why));
+                    self.down.append(&answers::error(id.as_bytes(), answers::INVALID_REQUEST, &why));
                     continue;
                 }
                 Some(Next::Line(line)) => {

@@ -67,7 +67,7 @@ async fn next_chunk(state: Tail) -> Option<(Result<pb::LogChunk, Status>, Tail)>
             match tokio::task::spawn_blocking(move || tail::tail_file(&path, n)).await {
                 Ok(Ok(lines)) => Tail::Lines(lines.into(), feed),
                 Ok(Err(error)) => {
-                    let status = Status::unavailable(format!("{named}: {error}"));
+                    let status = Status::failed_precondition(format!("{named}: {error}"));
                     return Some((Err(status), Tail::Lines(VecDeque::new(), None)));
                 }
                 Err(_) => return None,

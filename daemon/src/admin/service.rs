@@ -115,9 +115,9 @@ impl Inner {
                 "server `{name}` is refused: {}\nhint: `hermesctl config check` shows where",
                 self.mask()(reason)
             )),
-            Some(ServerEntry::Enabled(_)) => {
-                Status::unavailable(format!("server `{name}` is just being set up"))
-            }
+            Some(ServerEntry::Enabled(_)) => Status::failed_precondition(format!(
+                "server `{name}` is just being set up\nhint: try again in a moment"
+            )),
             None => {
                 let known: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -158,7 +158,8 @@ impl Inner {
 
     fn not_ready(&self, error: &NotReady) -> Status {
         let text = self.mask()(&error.to_string());
-        Status::unavailable(format!("{text}\nhint: `hermesctl servers show NAME` has the details"))
+        // Not `unavailable`: that is what a client sees when the daemon itself is gone.
+        Status::failed_precondition(format!("{text}\nhint: `hermesctl servers show NAME` has the details"))
     }
 }
 

@@ -110,6 +110,7 @@ impl CallError {
             Self::Wire(WireError::IdleTimeout { .. }) => "timeout_idle",
             Self::Wire(WireError::CapTimeout { .. }) => "timeout_cap",
             Self::Wire(WireError::Malformed) => "malformed_answer",
+            Self::Wire(WireError::TooLong { .. }) => "answer_too_long",
         }
     }
 
@@ -130,7 +131,7 @@ impl CallError {
                 | WireError::IdleTimeout { delivery, .. }
                 | WireError::CapTimeout { delivery, .. },
             ) => *delivery,
-            Self::Wire(WireError::Malformed) => Delivery::MaybeWritten,
+            Self::Wire(WireError::Malformed | WireError::TooLong { .. }) => Delivery::MaybeWritten,
         }
     }
 
@@ -199,6 +200,9 @@ impl CallError {
             Self::Wire(error @ WireError::QueueFull { .. }) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry in a moment.")
             }
+            Self::Wire(error @ WireError::TooLong { .. }) => format!(
+                "Call to MCP server '{server}' failed: {error}. Ask for less at once; do not repeat the same call."
+            ),
             Self::Wire(error) => format!("Call to MCP server '{server}' failed: {error}. {executed}"),
         }
     }

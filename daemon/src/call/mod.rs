@@ -289,7 +289,9 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
     match outcome {
         Ok(Answer::Result(result)) if count_tool_errors && result::is_error(result) => Outcome::Failure,
         // Any answer is a sign of life.
-        Ok(Answer::Result(_) | Answer::Error(_)) => Outcome::Success,
+        Ok(Answer::Result(_) | Answer::Error(_)) | Err(CallError::Wire(WireError::TooLong { .. })) => {
+            Outcome::Success
+        }
         Err(CallError::Wire(
             WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
         )) => Outcome::Failure,

@@ -56,7 +56,7 @@ pub fn decide(error: &WireError, hints: Hints, trust: Trust, attempts: u32) -> D
         // Our own queue: asking again at once only makes it longer.
         WireError::QueueFull { .. } => return Decision::NotExecuted,
         // It was answered, so it was executed.
-        WireError::Malformed => return Decision::OutcomeUnknown,
+        WireError::Malformed | WireError::TooLong { .. } => return Decision::OutcomeUnknown,
     };
     let harmless = trust == Trust::Annotations && (hints.read_only || hints.idempotent);
     if attempts < MAX_ATTEMPTS && (delivery == Delivery::NotWritten || harmless) {
@@ -120,7 +120,7 @@ mod tests {
                 assert_eq!(decide(&error, READ, Trust::Annotations, 1), decision);
             }
         }
-        let full = WireError::QueueFull { waiting: 1, limit: 1 };
+        let full = WireError::QueueFull { waiting: 1, limit: 1, unit: "requests" };
         assert_eq!(decide(&full, READ, Trust::Annotations, 1), Decision::NotExecuted);
         assert_eq!(decide(&WireError::Malformed, READ, Trust::Annotations, 1), Decision::OutcomeUnknown);
     }

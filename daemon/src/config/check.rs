@@ -79,6 +79,7 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
         config.secrets.note(name, value);
     }
     config.findings.extend(env_findings);
+    config.findings.extend(super::unused::findings(&config));
     config.findings.extend(active_profile(sources));
     sort(&mut config.findings);
     Loaded { config, state }

@@ -20,6 +20,7 @@ mod server_entry;
 mod stdio_entry;
 #[cfg(test)]
 mod testing;
+mod unused;
 mod url;
 pub mod values;
 pub mod watch;

@@ -9,6 +9,7 @@ use super::table;
 use rustix::process::{WaitOptions, waitpid};
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Makes this process the new parent of everything that loses its parent below it, so that a
@@ -70,8 +71,64 @@ pub(crate) fn adopt(spawn: impl FnOnce() -> io::Result<u32>) -> io::Result<Guard
     Ok(GuardPid(pid))
 }
 
+/// Direct children in this process's own session that somebody awaits, e.g. a question to the login
+/// shell.
+static AWAITED: AtomicUsize = AtomicUsize::new(0);
+
+/// Set by the daemon itself: whatever is in its session below it is its own, which is not so where
+/// other code starts processes (tests).
+static SESSION_IS_OURS: AtomicBool = AtomicBool::new(false);
+
+/// Says that nothing but [`Awaited`] children is started in this process's session, so that
+/// whatever else turns up there lost its parent.
+pub fn claim_session() {
+    SESSION_IS_OURS.store(true, Ordering::SeqCst);
+}
+
+fn session_is_free() -> bool {
+    SESSION_IS_OURS.load(Ordering::SeqCst) && AWAITED.load(Ordering::SeqCst) == 0
+}
+
+/// As long as one lives, children in this process's own session are left to whoever started them.
+#[derive(Debug)]
+pub struct Awaited(());
+
+impl Awaited {
+    /// To be made before the child.
+    pub fn begin() -> Self {
+        AWAITED.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        AWAITED.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Ends what a profile of the login shell left running: it came to us when its shell went, and
+/// nobody else starts anything in this session. Does nothing while somebody awaits a child there, and
+/// before [`claim_session`].
+pub fn end_strays() {
+    let own_session = own_session();
+    if !session_is_free() {
+        return;
+    }
+    let known = guards().clone();
+    for child in table::children(table::own_pid()) {
+        if !child.zombie && child.sid == own_session && !known.contains(&child.pid) {
+            table::signal(&child, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+fn own_session() -> u32 {
+    rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned())
+}
+
 /// Reaps everything that ended below this process and is neither a guard that somebody waits for
-/// nor a direct child in this process's own session (those are awaited by whoever started them).
+/// nor, unless the session is ours and nobody awaits a child there, a direct child in this session.
 ///
 /// To be called when SIGCHLD arrives and now and then (it does nothing while a guard is being
 /// started); never waits. Returns how many were reaped.
@@ -82,11 +139,11 @@ pub fn reap_orphans() -> usize {
         Err(TryLockError::WouldBlock) => return 0,
     };
     let known = guards().clone();
-    let own_session =
-        rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned());
-    let orphans = table::children(table::own_pid())
-        .into_iter()
-        .filter(|child| child.zombie && child.sid != own_session && !known.contains(&child.pid));
+    let own_session = own_session();
+    let spare_session = !session_is_free();
+    let orphans = table::children(table::own_pid()).into_iter().filter(|child| {
+        child.zombie && !(spare_session && child.sid == own_session) && !known.contains(&child.pid)
+    });
     orphans
         .filter_map(|child| table::as_pid(child.pid))
         .filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))))

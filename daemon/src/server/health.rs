@@ -78,7 +78,7 @@ async fn ask(wire: &WireHandle, method: &'static str) -> Heard {
         Err(error) => Err(error),
     };
     match outcome {
-        Ok(_) | Err(WireError::Malformed) => Heard::Answer,
+        Ok(_) | Err(WireError::Malformed | WireError::TooLong { .. }) => Heard::Answer,
         Err(WireError::Gone { .. }) => Heard::Gone,
         Err(WireError::IdleTimeout { .. } | WireError::CapTimeout { .. } | WireError::QueueFull { .. }) => {
             let heard_since = wire.stats().last_heard().is_some_and(|at| at > asked);

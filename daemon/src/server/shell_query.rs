@@ -3,6 +3,7 @@
 //! Promise: each answers within its limit or not at all, leaves no process of its group behind, and
 //! never blocks the runtime; the daemon works without either answer. May not touch: config, servers.
 
+use crate::process::orphans::{self, Awaited};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -126,14 +127,17 @@ fn unquote(value: &str) -> String {
 /// A child in a process group of its own, killed with its group when dropped.
 struct Asked {
     child: Option<Child>,
+    /// The reaper leaves our child to us meanwhile.
+    awaited: Option<Awaited>,
 }
 
 impl Asked {
     fn start(mut command: Command) -> io::Result<(Self, OwnedFd)> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        let awaited = Awaited::begin();
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
-        Ok((Self { child: Some(child) }, stdout.into()))
+        Ok((Self { child: Some(child), awaited: Some(awaited) }, stdout.into()))
     }
 
     /// Kills the group; the leader is not reaped yet, so its number is still its own.
@@ -151,11 +155,16 @@ impl Asked {
             // After KILL this is a matter of microseconds, but it is still a wait.
             let _ = tokio::task::spawn_blocking(move || child.wait()).await;
         }
+        // What the profile started came to us with the end of its shell.
+        self.awaited = None;
+        orphans::end_strays();
+        orphans::reap_orphans();
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
+        // Without a wait the reaper takes it: `awaited` ends here too.
         self.kill();
     }
 }

@@ -11,18 +11,22 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// Calls that may wait for one server.
+/// Calls of one client that may wait for one server. Each client has a line of its own, so that a
+/// client that floods a server cannot lock the others out.
 pub const MAX_WAITING: usize = 64;
+
+/// Calls of all clients that may wait for one server.
+pub const MAX_WAITING_ALL: usize = 512;
 
 /// Why a call got no slot. Our state, not the server's: never charged to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
     /// Too many calls wait already.
-    #[error("{in_flight} calls in flight and {waiting} waiting, which is the limit")]
+    #[error("{in_flight} calls in flight and {waiting} of this client waiting, which is the limit")]
     QueueFull {
         /// Calls at the server.
         in_flight: usize,
-        /// Calls in the line.
+        /// Calls of this client in the line.
         waiting: usize,
     },
     /// The call's own limit for waiting was spent.
@@ -203,8 +207,9 @@ impl Slots {
                 core.in_flight += 1;
                 return Ok(Slot { shared: Arc::clone(&self.shared), armed: true });
             }
-            if core.waiting >= MAX_WAITING {
-                return Err(SlotError::QueueFull { in_flight: core.in_flight, waiting: core.waiting });
+            let own = core.lines.get(&client).map_or(0, VecDeque::len);
+            if own >= MAX_WAITING || core.waiting >= MAX_WAITING_ALL {
+                return Err(SlotError::QueueFull { in_flight: core.in_flight, waiting: own });
             }
             let ticket = core.next_ticket;
             core.next_ticket += 1;
@@ -313,9 +318,9 @@ mod tests {
             assert!(poll_once(call.as_mut()).await.is_pending());
             line.push(call);
         }
-        let refused = slots.acquire(ClientId(2), soon()).await.unwrap_err();
+        let refused = slots.acquire(ClientId(1), soon()).await.unwrap_err();
         assert_eq!(refused, SlotError::QueueFull { in_flight: 1, waiting: 64 });
-        line.pop();
+        // Another client is not locked out by it.
         let late = slots.acquire(ClientId(2), soon()).await.unwrap_err();
         assert_eq!(late, SlotError::TimedOut { waited: Duration::from_secs(5), limit: 1 });
         drop(line);

@@ -19,6 +19,7 @@ use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ProfileName;
 use crate::store;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -249,9 +250,10 @@ impl Session {
         while self.parsing.is_none() {
             match lines.next_line() {
                 None => break,
-                Some(Line::Oversized { bytes }) => {
+                Some(Line::Oversized { bytes, head }) => {
+                    let id = envelope::id_in(head).unwrap_or("null").to_owned();
                     let text = format!("the line has {bytes} bytes; the limit is {DEFAULT_MAX_LINE}");
-                    self.outbox.answer(Reply::error(INVALID_REQUEST, &text).line("null"));
+                    self.outbox.answer(Reply::error(INVALID_REQUEST, &text).line(&id));
                 }
                 Some(Line::Full(line)) if line.len() > LARGE_LINE => {
                     let line = line.to_vec();

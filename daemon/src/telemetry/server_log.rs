@@ -415,7 +415,7 @@ pub async fn drain(mut stderr: pipe::Receiver, log: ServerLog) {
         while let Some(line) = lines.next_line() {
             match line {
                 Line::Full(line) => log.line(line),
-                Line::Oversized { bytes } => {
+                Line::Oversized { bytes, .. } => {
                     log.line(format!("-- a line of {bytes} bytes left out").as_bytes())
                 }
             }

@@ -38,6 +38,37 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The `id` member (a string or a number, raw) in the beginning of a message that is not whole.
+///
+/// Reads members of the outer object from the left; `None` when the id does not stand in `head`
+/// before the first value that is cut off.
+pub fn id_in(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+    };
+    let mut rest = text.trim_start().strip_prefix('{')?;
+    loop {
+        let (key, after) = value(rest)?;
+        let (member, after) = value(after.trim_start().strip_prefix(':')?)?;
+        if key == "\"id\"" {
+            return (member.starts_with('"') || member.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
+                .then_some(member);
+        }
+        rest = after.trim_start().strip_prefix(',')?;
+    }
+}
+
+/// The whole JSON value at the start of `text`, and what follows it.
+fn value(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let raw = values.next()?.ok()?.get();
+    let rest = &text[raw.len()..];
+    // A number at the very end may go on behind the cut.
+    (!rest.is_empty()).then_some((raw, rest))
+}
+
 /// Keeps `null` apart from an absent member.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&'a RawValue>::deserialize(from).map(Some)
@@ -54,6 +85,15 @@ mod tests {
         assert_eq!(envelope.id.unwrap().get(), "null");
         assert_eq!(envelope.result.unwrap().get(), "null");
         assert!(envelope.params.is_none() && envelope.error.is_none());
+    }
+
+    #[test]
+    fn the_id_is_found_in_the_beginning_of_a_message() {
+        assert_eq!(id_in(br#"{"jsonrpc":"2.0","id":5,"result":{"t":"xxxx"#), Some("5"));
+        assert_eq!(id_in(br#" { "method" : "tools/call" , "id" : "a\"b" , "params":{"x"#), Some(r#""a\"b""#));
+        assert_eq!(id_in(br#"{"params":{"id":7,"#), None, "not the id of the message");
+        assert_eq!(id_in(br#"{"jsonrpc":"2.0","id":5"#), None, "may go on");
+        assert_eq!(id_in(br#"{"id":null,"error":{}"#), None);
     }
 
     #[test]

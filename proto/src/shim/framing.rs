@@ -8,6 +8,9 @@
 /// Default longest line in bytes, newline included: 32 MiB.
 pub const DEFAULT_MAX_LINE: usize = 32 * 1024 * 1024;
 
+/// What is kept of an oversized line.
+pub const HEAD_BYTES: usize = 4096;
+
 /// How much room a read gets at least.
 const READ_CHUNK: usize = 64 * 1024;
 
@@ -23,6 +26,8 @@ pub enum Line<'a> {
     Oversized {
         /// Its length in bytes without the newline.
         bytes: usize,
+        /// Its first bytes, at most [`HEAD_BYTES`]: enough to find an id.
+        head: &'a [u8],
     },
 }
 
@@ -39,12 +44,14 @@ pub struct LineBuffer {
     max_line: usize,
     /// Bytes of an oversized line dropped so far; 0: not skipping.
     skipping: usize,
+    /// The first bytes of the oversized line that is being skipped, or was reported last.
+    head: Vec<u8>,
 }
 
 impl LineBuffer {
     /// A splitter whose lines are at most `max_line` bytes long, newline included.
     pub fn new(max_line: usize) -> Self {
-        Self { buf: Vec::new(), start: 0, scanned: 0, end: 0, max_line, skipping: 0 }
+        Self { buf: Vec::new(), start: 0, scanned: 0, end: 0, max_line, skipping: 0, head: Vec::new() }
     }
 
     /// Room for the next read, never empty. Call [`filled`](Self::filled) with what was read.
@@ -104,20 +111,31 @@ impl LineBuffer {
                 self.scanned = self.start;
                 let whole = self.skipping + (to - from);
                 if self.skipping > 0 || whole + 1 > self.max_line {
+                    if self.skipping == 0 {
+                        self.keep_head(from, to);
+                    }
                     self.skipping = 0;
-                    return Some(Line::Oversized { bytes: whole });
+                    return Some(Line::Oversized { bytes: whole, head: &self.head });
                 }
                 Some(Line::Full(trim(&self.buf[from..to])))
             }
             None => {
                 self.scanned = self.end;
                 if self.end - self.start >= self.max_line || self.skipping > 0 {
+                    if self.skipping == 0 {
+                        self.keep_head(self.start, self.end);
+                    }
                     self.skipping += self.end - self.start;
                     self.start = self.end;
                 }
                 None
             }
         }
+    }
+
+    fn keep_head(&mut self, from: usize, to: usize) {
+        self.head.clear();
+        self.head.extend_from_slice(&self.buf[from..to.min(from + HEAD_BYTES)]);
     }
 
     /// What is left after the last newline when the stream ended; empty when it ended cleanly.
@@ -152,7 +170,7 @@ mod tests {
         while let Some(line) = buffer.next_line() {
             out.push(match line {
                 Line::Full(l) => Owned::Full(l.to_vec()),
-                Line::Oversized { bytes } => Owned::Oversized(bytes),
+                Line::Oversized { bytes, .. } => Owned::Oversized(bytes),
             });
         }
     }
@@ -198,7 +216,10 @@ mod tests {
         }
         assert!(buffer.buf.len() < 4 * 1024 * 1024, "kept {}", buffer.buf.len());
         buffer.push(b"\n{}\n");
-        assert_eq!(buffer.next_line(), Some(Line::Oversized { bytes: 800 * 64 * 1024 }));
+        assert_eq!(
+            buffer.next_line(),
+            Some(Line::Oversized { bytes: 800 * 64 * 1024, head: &[b'x'; HEAD_BYTES] })
+        );
         assert_eq!(buffer.next_line(), Some(Line::Full(b"{}")));
     }
 

@@ -98,10 +98,20 @@ pub enum WireError {
         delivery: Delivery,
     },
     /// The server does not read fast enough; nothing was written.
-    #[error("{waiting} requests already wait to be written to the server, limit {limit}")]
+    #[error("the server does not read fast enough: {waiting} {unit} wait to be written, limit {limit}")]
     QueueFull {
-        /// Requests or bytes waiting.
+        /// How much waits.
         waiting: usize,
+        /// The limit.
+        limit: usize,
+        /// What is counted: `requests` or `bytes`.
+        unit: &'static str,
+    },
+    /// The answer was longer than a line may be; its content is gone.
+    #[error("the answer has {bytes} bytes, the limit is {limit}; the request was executed")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
         /// The limit.
         limit: usize,
     },
@@ -270,7 +280,7 @@ impl WireHandle {
     fn send(&self, order: Order) -> Result<(), WireError> {
         self.orders.try_send(order).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
-                WireError::QueueFull { waiting: self.queue_limit, limit: self.queue_limit }
+                WireError::QueueFull { waiting: self.queue_limit, limit: self.queue_limit, unit: "requests" }
             }
             mpsc::error::TrySendError::Closed(_) => WireError::Gone { delivery: Delivery::NotWritten },
         })

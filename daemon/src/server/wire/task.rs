@@ -14,6 +14,7 @@ use crate::jsonrpc::outbound::Outbound;
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use crate::names::Generation;
 use crate::tasks::TaskGroup;
+use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::{Line, LineBuffer};
 use serde_json::value::RawValue;
 use std::io;
@@ -208,7 +209,10 @@ impl Wire {
         while self.parsing.is_none() {
             match lines.next_line() {
                 None => break,
-                Some(Line::Oversized { .. }) => WireStats::count(&self.stats.oversized_lines),
+                Some(Line::Oversized { bytes, head }) => {
+                    let id = envelope::id_in(head).and_then(|id| id.parse().ok());
+                    self.too_long(id, bytes);
+                }
                 Some(Line::Full(line)) if line.len() > LARGE_LINE => {
                     let line = line.to_vec();
                     self.parsing = Some(tokio::task::spawn_blocking(move || inbound::read(&line)));
@@ -217,6 +221,17 @@ impl Wire {
             }
         }
         self.lines = lines;
+    }
+
+    /// An answer over the limit fails its request at once: waiting for the timeout would say the wrong
+    /// thing about a call that was executed.
+    fn too_long(&mut self, id: Option<u64>, bytes: usize) {
+        WireStats::count(&self.stats.oversized_lines);
+        let limit = self.limits.max_line;
+        tracing::warn!(bytes, limit, "a line of a server is too long and was skipped");
+        if let Some(id) = id {
+            self.pending.finish(id, Err(WireError::TooLong { bytes, limit }));
+        }
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -322,7 +337,7 @@ impl Wire {
                 }
                 if self.out.bytes() > self.limits.out_bytes {
                     let (waiting, limit) = (self.out.bytes(), self.limits.out_bytes);
-                    let _ = done.send(Err(WireError::QueueFull { waiting, limit }));
+                    let _ = done.send(Err(WireError::QueueFull { waiting, limit, unit: "bytes" }));
                     return;
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
