@@ -183,6 +183,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
         config: config.clone(),
+        catalog: catalog.clone(),
         conversations,
         redactor,
         store: store.clone(),

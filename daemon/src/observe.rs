@@ -11,7 +11,7 @@ use crate::session::clients::Clients;
 use crate::tasks::TaskGroup;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics_listener::MetricsListener;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -38,7 +38,11 @@ impl Observe {
     /// Runs until `tasks` is told to stop.
     pub async fn run(mut self, tasks: TaskGroup) {
         let stop = tasks.stop_signal();
-        self.metrics.set_refresh(gauges(self.servers.clone(), self.clients.clone()));
+        self.metrics.set_refresh(gauges(
+            self.servers.clone(),
+            self.clients.clone(),
+            Arc::downgrade(&self.calls),
+        ));
         let mut listening: Option<(String, TaskGroup)> = None;
         loop {
             let servers = self.servers.borrow_and_update().clone();
@@ -81,8 +85,14 @@ async fn listen(address: &str, metrics: &Metrics, tasks: &TaskGroup) -> Option<T
 }
 
 /// Fills in what is a state and not a count, right before a scrape.
-fn gauges(servers: watch::Receiver<Arc<Servers>>, clients: Clients) -> impl Fn(&Metrics) + Send + Sync {
+fn gauges(
+    servers: watch::Receiver<Arc<Servers>>,
+    clients: Clients,
+    calls: Weak<CallPath>,
+) -> impl Fn(&Metrics) + Send + Sync {
     move |metrics| {
+        // Weak: the road holds the metrics.
+        metrics.set_approvals_waiting(calls.upgrade().map_or(0, |calls| calls.waiting().len()));
         metrics.set_clients(clients.all().len());
         for (name, handle) in servers.borrow().iter() {
             let status = handle.status().borrow().clone();

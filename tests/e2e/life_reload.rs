@@ -64,8 +64,8 @@ fn a_changed_secret_restarts_only_its_users() {
     let w = world();
     fs::write(w.home().join(".env"), secret("first-secret-value")).unwrap();
     let w = w
-        .server_with("user", Script::new(), &["env: {SOME_TOKEN: \"${SOME_TOKEN}\"}"])
-        .server_with("passed", Script::new(), &["env_pass: [SOME_TOKEN]"])
+        .server_with("user", Script::new(), &["env: {SOME_TOKEN: \"${SOME_TOKEN}\"}", "redact_results: off"])
+        .server_with("passed", Script::new(), &["env_pass: [SOME_TOKEN]", "redact_results: off"])
         .server("other", Script::new());
     let _daemon = w.start();
     let mut client = w.client(&["user", "passed", "other"]);

@@ -1,11 +1,14 @@
 //! What a person agrees to: pinned texts and waiting calls. Decides nothing.
 
+use super::convert::millis;
 use super::evidence::hex;
 use super::service::Inner;
+use crate::call::permissions::is_below_daemon;
 use crate::config::{PinPolicy, ServerEntry};
+use crate::policy::approvals::{Decision, Judge};
 use crate::store::{Approved, FirstUse, Pin, PinKey, Pins, StoreError, UnixMs};
 use hermes_proto::control as pb;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use tonic::Status;
 
 /// Who approves over control.sock, for the record.
@@ -109,17 +112,62 @@ fn unusable(error: &StoreError) -> Status {
     Status::aborted(format!("hermesd.db cannot be used: {error}\nhint: `hermesctl doctor` says more"))
 }
 
-pub(super) async fn approvals(_inner: &Inner) -> pb::ListApprovalsResponse {
-    pb::ListApprovalsResponse::default()
+/// Calls that wait, and answers that stand as far as they can be read.
+pub(super) async fn approvals(inner: &Inner) -> pb::ListApprovalsResponse {
+    let now = Instant::now();
+    let waiting = inner.calls.waiting().into_iter().map(|(id, open)| pb::Approval {
+        id: id.to_string(),
+        server: open.bound.server.to_string(),
+        tool: open.bound.tool.to_string(),
+        arguments: open.shown.arguments,
+        client: open.shown.client,
+        profile: open.shown.profile.to_string(),
+        created_ms: open.shown.created_ms,
+        expires_in_ms: millis(open.expires.saturating_duration_since(now)),
+    });
+    let standing = inner.calls.standing().await.unwrap_or_default();
+    let standing = standing.into_iter().map(|one| pb::StandingApproval {
+        id: one.id,
+        server: one.approval.server.to_string(),
+        tool: one.approval.tool.to_string(),
+        created_ms: one.approval.created_at.0,
+        created_by: one.approval.created_by,
+    });
+    pb::ListApprovalsResponse { waiting: waiting.collect(), standing: standing.collect() }
 }
 
+/// Decides about a waiting call, unless the command runs below one of our own servers.
 pub(super) async fn respond(
-    _inner: &Inner,
-    _request: &pb::RespondApprovalRequest,
+    inner: &Inner,
+    request: &pb::RespondApprovalRequest,
+    pid: Option<u32>,
 ) -> Result<pb::RespondApprovalResponse, Status> {
-    Err(Status::unimplemented("approvals"))
+    let Some(decision) = Decision::named(&request.decision) else {
+        let text = format!("no decision `{}`\nhint: allow-once, allow-always or deny", request.decision);
+        return Err(Status::invalid_argument(text));
+    };
+    if let Some(pid) = pid
+        && is_below_daemon(pid).await
+    {
+        return Err(Status::permission_denied("a process below an MCP server cannot answer approvals"));
+    }
+    match inner.calls.respond(&request.id, decision, Judge::Operator, OPERATOR).await {
+        Ok(outcome) => Ok(pb::RespondApprovalResponse { outcome: outcome.to_owned() }),
+        Err(error) => {
+            Err(Status::not_found(format!("{error}\nhint: `hermesctl approvals` lists what waits")))
+        }
+    }
 }
 
-pub(super) async fn revoke(_inner: &Inner, _id: i64) -> Result<pb::RevokeApprovalResponse, Status> {
-    Err(Status::unimplemented("approvals"))
+/// Takes a standing answer back.
+pub(super) async fn revoke(inner: &Inner, id: i64) -> Result<pb::RevokeApprovalResponse, Status> {
+    match inner.calls.revoke(id).await.map_err(|error| unusable(&error))? {
+        Some((server, tool)) => {
+            tracing::info!(%server, %tool, "a standing approval was taken back");
+            Ok(pb::RevokeApprovalResponse { server: server.to_string(), tool: tool.to_string() })
+        }
+        None => Err(Status::not_found(format!(
+            "no standing approval {id}\nhint: `hermesctl approvals` lists them"
+        ))),
+    }
 }

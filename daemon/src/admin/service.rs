@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status};
 
 /// How long `start`, `restart` and `test` wait for a server at most.
@@ -389,7 +390,9 @@ impl Control for Admin {
         request: Request<pb::RespondApprovalRequest>,
     ) -> Answer<pb::RespondApprovalResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        Ok(Response::new(consent::respond(&self.inner, request.get_ref()).await?))
+        let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+        let pid = caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        Ok(Response::new(consent::respond(&self.inner, request.get_ref(), pid).await?))
     }
 
     async fn revoke_approval(

@@ -3,6 +3,7 @@
 //! Pure. Every text says what failed, whether the call may have been executed, and when a retry
 //! makes sense; `_meta` says the same to programs.
 
+use super::approval::ApprovalError;
 use super::validate::InvalidArguments;
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::ObjectWriter;
@@ -32,6 +33,9 @@ pub enum CallError {
     /// The arguments do not fit the tool's schema.
     #[error("{0}")]
     InvalidArguments(InvalidArguments),
+    /// A person has not allowed it.
+    #[error("{0}")]
+    Approval(ApprovalError),
     /// No slot within the limits.
     #[error("too many calls at once: {0}")]
     Slot(SlotError),
@@ -58,6 +62,12 @@ impl From<LimitError> for CallError {
 impl From<InvalidArguments> for CallError {
     fn from(error: InvalidArguments) -> Self {
         Self::InvalidArguments(error)
+    }
+}
+
+impl From<ApprovalError> for CallError {
+    fn from(error: ApprovalError) -> Self {
+        Self::Approval(error)
     }
 }
 
@@ -88,6 +98,12 @@ impl CallError {
             Self::BreakerOpen(_) => "breaker_open",
             Self::Limit(error) => error.kind(),
             Self::InvalidArguments(_) => "invalid_arguments",
+            Self::Approval(ApprovalError::Waiting { .. }) => "approval_waiting",
+            Self::Approval(ApprovalError::Denied { .. }) => "approval_denied",
+            Self::Approval(ApprovalError::TimedOut { .. }) => "approval_timeout",
+            Self::Approval(ApprovalError::Crowded(_)) => "approval_crowded",
+            Self::Approval(ApprovalError::Ambiguous { .. }) => "invalid_arguments",
+            Self::Approval(ApprovalError::Changed) => "approval_changed",
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
             Self::NotReady(_) => "not_ready",
             Self::Wire(WireError::Gone { .. }) => "server_gone",
@@ -105,6 +121,7 @@ impl CallError {
             | Self::BreakerOpen(_)
             | Self::Limit(_)
             | Self::InvalidArguments(_)
+            | Self::Approval(_)
             | Self::Slot(_)
             | Self::NotReady(_) => Delivery::NotWritten,
             Self::Wire(WireError::QueueFull { .. }) => Delivery::NotWritten,
@@ -124,7 +141,11 @@ impl CallError {
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
-            Self::Removed | Self::Withheld(_) | Self::InvalidArguments(_) | Self::Wire(_) => None,
+            Self::Removed
+            | Self::Withheld(_)
+            | Self::InvalidArguments(_)
+            | Self::Approval(_)
+            | Self::Wire(_) => None,
         }
     }
 
@@ -162,6 +183,9 @@ impl CallError {
                     "The arguments do not fit the tool's schema: {error} {executed} Correct them and call again."
                 )
             }
+            Self::Approval(error) => format!(
+                "This tool of MCP server '{server}' needs a person's approval. Not executed: {error}."
+            ),
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }

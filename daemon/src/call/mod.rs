@@ -6,8 +6,10 @@
 //! May touch: handles of servers. May not touch: sockets, processes.
 
 mod answer;
+pub mod approval;
 mod calendar;
 pub mod error;
+pub mod permissions;
 mod record;
 pub mod result;
 pub mod retry;
@@ -26,6 +28,7 @@ use crate::server::handle::ServerHandle;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError};
 use crate::store;
 use answer::{Finish, Finished};
+use approval::Passed;
 use error::CallError;
 use record::Record;
 use retry::{Decision, Trust};
@@ -124,7 +127,7 @@ where
     let Origin::Server { server, raw } = &tool.origin else {
         // The built-in server has neither breaker nor slots, and checks its arguments itself.
         path.take_limits(caller, None)?;
-        let reply = call_builtin(path, tool, call).await;
+        let reply = call_builtin(path, caller, tool, call).await;
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
     let handle = path.around.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
@@ -137,6 +140,16 @@ where
     // Before anything waits: a model corrects itself at once, and nobody is asked about nonsense.
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
+    // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
+    let passed = path.approve(caller, &config, tool, call, &upstream, progress).await?;
+    if let Passed::Decided(decision) = passed {
+        record.note("approval", decision.word());
+        // Time has passed: what was true before the wait is looked at again.
+        path.unchanged(caller, tool)?;
+        handle.breaker().check(now())?;
+    } else if passed == Passed::Standing {
+        record.note("approval", "standing");
+    }
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
     let permit = handle.breaker().try_acquire(now())?;
@@ -154,7 +167,10 @@ where
     Ok(finish.apply(reply).await)
 }
 
-async fn call_builtin(path: &CallPath, tool: &Tool, call: &ToolCall) -> Reply {
+async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
+    if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
+        return reply;
+    }
     match path.around.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {
         Ok(answer) => Reply::Result(answer.json),
         Err(unknown) => Reply::error(INVALID_PARAMS, &unknown.to_string()),
@@ -285,7 +301,11 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             | CallError::BreakerOpen(_)
             | CallError::Limit(_)
             | CallError::InvalidArguments(_)
+            | CallError::Approval(_)
             | CallError::Slot(_),
         ) => Outcome::Neutral,
     }
 }
+
+#[cfg(test)]
+mod approval_tests;

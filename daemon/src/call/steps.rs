@@ -5,13 +5,14 @@
 //! look-up. May not touch: sessions, processes.
 
 use super::answer::LARGE;
+use super::approval::{ApprovalError, Desk};
 use super::calendar::Calendar;
 use super::error::CallError;
 use super::record::Meter;
 use super::route::Upstream;
 use super::validate::{Validator, Validators};
 use super::{Caller, ToolCall};
-use crate::catalog::snapshot::{Origin, Tool};
+use crate::catalog::snapshot::{Catalog, Origin, Tool};
 use crate::config::{Config, ServerConfig};
 use crate::conversations::Conversations;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
@@ -41,6 +42,8 @@ pub struct Surroundings {
     pub servers: watch::Receiver<Arc<Servers>>,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
+    /// What clients see now.
+    pub catalog: watch::Receiver<Arc<Catalog>>,
     /// The built-in server `hermes`.
     pub conversations: Conversations,
     /// Masks secrets as the configuration in force has it.
@@ -64,6 +67,7 @@ pub struct CallPath {
     unchecked: Mutex<BTreeMap<ServerName, BTreeMap<RawTool, String>>>,
     meters: Mutex<HashMap<ServerName, HashMap<RawTool, Meter>>>,
     builtin: ServerName,
+    pub(super) desk: Desk,
 }
 
 impl CallPath {
@@ -77,6 +81,7 @@ impl CallPath {
             unchecked: Mutex::default(),
             meters: Mutex::default(),
             builtin: ServerName::new("hermes"),
+            desk: Desk::default(),
         }
     }
 
@@ -96,9 +101,10 @@ impl CallPath {
         }
     }
 
-    /// Forgets the limits of a client that is gone.
+    /// Forgets limits and waiting calls of a client that is gone.
     pub fn forget_client(&self, client: ClientId) {
         lock(&self.limits).forget(client);
+        self.desk.forget(client);
     }
 
     /// Drops what is kept for servers that are not in `configured`.
@@ -127,6 +133,19 @@ impl CallPath {
                 format!("tool `{tool}`: arguments are not validated, the schema does not compile: {why}")
             })
             .collect()
+    }
+
+    /// Whether `tool` is still what `caller` sees under its name; the catalogue may be newer by now.
+    pub(super) fn unchanged(&self, caller: &Caller, tool: &Tool) -> Result<(), CallError> {
+        let view = self.around.catalog.borrow().view(caller.view.profile(), caller.view.only());
+        let same = |now: &&Arc<Tool>| {
+            let schema = |tool: &Tool| tool.schema.as_ref().map(|schema| schema.get().to_owned());
+            now.origin == tool.origin && schema(now) == schema(tool)
+        };
+        match view.tool(tool.name.as_str()).filter(same) {
+            None => Err(CallError::Approval(ApprovalError::Changed)),
+            Some(now) => now.withheld.clone().map_or(Ok(()), |why| Err(CallError::Withheld(why))),
+        }
     }
 
     /// Masks secrets and what looks like one.

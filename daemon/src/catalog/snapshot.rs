@@ -167,7 +167,7 @@ impl Catalog {
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
         let Some(config) = self.profiles.get(profile) else {
-            return View::of(profile.clone(), Quota::default(), Vec::new());
+            return View::of(profile.clone(), only, Quota::default(), Vec::new());
         };
         let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
         let names: Vec<ToolNames<'_>> = shown
@@ -183,7 +183,7 @@ impl Catalog {
         let kept = filter::apply(&config.tools, &names, Spelling::Either).visible;
         let tools = shown.into_iter().zip(kept).filter(|(_, keep)| *keep);
         let quota = Quota { per_day: config.quota_per_day, per_session: config.quota_per_session };
-        View::of(profile.clone(), quota, tools.map(|(tool, _)| exposed_for(config, tool)).collect())
+        View::of(profile.clone(), only, quota, tools.map(|(tool, _)| exposed_for(config, tool)).collect())
     }
 }
 
@@ -222,6 +222,7 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
 #[derive(Debug)]
 pub struct View {
     profile: ProfileName,
+    only: Only,
     quota: Quota,
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<ExposedName, Arc<Tool>>,
@@ -230,7 +231,7 @@ pub struct View {
 }
 
 impl View {
-    fn of(profile: ProfileName, quota: Quota, tools: Vec<Arc<Tool>>) -> Self {
+    fn of(profile: ProfileName, only: Only, quota: Quota, tools: Vec<Arc<Tool>>) -> Self {
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
         let mut list = String::from("{\"tools\":[");
@@ -243,12 +244,17 @@ impl View {
         list.push_str("]}");
         let digest = Sha256::digest(list.as_bytes()).into();
         let list = RawValue::from_string(list).expect("items are valid JSON");
-        Self { profile, quota, tools, by_name, list, digest }
+        Self { profile, only, quota, tools, by_name, list, digest }
     }
 
     /// Whose view it is.
     pub fn profile(&self) -> &ProfileName {
         &self.profile
+    }
+
+    /// Which part of the offer was asked for.
+    pub fn only(&self) -> Only {
+        self.only
     }
 
     /// How many calls the profile may make.
