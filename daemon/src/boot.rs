@@ -20,11 +20,11 @@ use crate::redact::Redactor;
 use crate::reload::{ReloadTask, Reloader};
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
-use crate::server::base_env::{Account, BaseEnv};
+use crate::server::base_env::BaseEnv;
 use crate::server::gate::{self, SafeMode};
+use crate::server::learn_env;
 use crate::server::lifecycle::Starts;
 use crate::server::osv::Osv;
-use crate::server::shell_query;
 use crate::server::spawn::StdioLauncher;
 use crate::server::supervisor;
 use crate::server::transport::ledger::Ledger;
@@ -47,7 +47,6 @@ use hermes_proto::endpoint::{self, Endpoint, Home};
 use listenfd::ListenFd;
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -55,9 +54,6 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// How long the login shell may take to say what PATH is.
-const SHELL_LIMIT: Duration = Duration::from_secs(10);
 
 /// When orphans are looked for once more after a process ended.
 const REAP_AGAIN: Duration = Duration::from_millis(300);
@@ -125,8 +121,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
-    let base = base_env(&home, &env).await;
-    let base = learn_base(base, &groups.inner);
+    let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let launcher = StdioLauncher {
         base: base.clone(),
         secrets,
@@ -155,7 +150,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         before: Box::new(before_config(
             redact.clone(),
             servers.clone(),
-            base,
+            base.clone(),
             secrets_in,
             redactor_in,
             store.clone(),
@@ -241,6 +236,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(reload_on_manager(base, reloader.clone()));
     groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
         let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
@@ -409,42 +405,6 @@ fn start_logs(
     Ok(server_logs)
 }
 
-async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
-    let (home, vars) = (home.path().to_owned(), env.clone());
-    let gather = move || {
-        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let account = Account::of_this_user();
-        BaseEnv::gather(vars, BTreeMap::new(), account.as_ref(), &home)
-    };
-    tokio::task::spawn_blocking(gather).await.expect("reading the environment does not panic")
-}
-
-/// Publishes the environment at once and again with each answer of the login shell and the user
-/// manager; the channel closes when nothing more will come.
-fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
-    let (publish, current) = watch::channel(Arc::new(base.clone()));
-    let stop = tasks.stop_signal();
-    tasks.spawn(async move {
-        let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
-        let path = async {
-            let path = shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT).await;
-            if path.is_none() {
-                tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
-            }
-            publish.send_modify(|now| Arc::make_mut(now).login_path = path);
-        };
-        let manager = async {
-            let manager = shell_query::manager_env(SHELL_LIMIT).await;
-            publish.send_modify(|now| Arc::make_mut(now).manager = manager);
-        };
-        tokio::select! {
-            ((), ()) = async { tokio::join!(path, manager) } => {}
-            () = stop.cancelled() => {}
-        }
-    });
-    current
-}
-
 fn log_reaped(report: &reaper::ReapReport) {
     for (server, ended) in &report.ended {
         tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
@@ -458,6 +418,15 @@ fn log_reaped(report: &reaper::ReapReport) {
 async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
     while changes.changed().await.is_ok() {
         reloader.reload().await;
+    }
+}
+
+/// The user manager's variables come late; the secrets among them must be masked all the same.
+async fn reload_on_manager(mut base: watch::Receiver<Arc<BaseEnv>>, reloader: Reloader) {
+    while base.changed().await.is_ok() {
+        if !base.borrow_and_update().manager.is_empty() {
+            reloader.poke();
+        }
     }
 }
 

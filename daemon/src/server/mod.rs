@@ -11,6 +11,7 @@ pub mod handshake;
 pub mod health;
 pub mod instances;
 pub mod launch;
+pub mod learn_env;
 pub mod lifecycle;
 pub mod listing;
 pub mod osv;
