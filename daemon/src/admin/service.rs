@@ -237,6 +237,7 @@ impl Control for Admin {
         let (name, upstream, progress_token, trace) =
             crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall {
+            target: crate::call::Target::Tool,
             name,
             upstream: Arc::new(upstream),
             progress_token,

@@ -73,6 +73,9 @@ pub enum ApprovalError {
     Changed,
 }
 
+/// Tools with an `allow-always`, and the schema it was given for.
+type Allowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
+
 /// Waiting calls and standing answers.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -80,7 +83,7 @@ pub(super) struct Desk {
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
-    standing: Mutex<Option<BTreeMap<(ServerName, RawTool), [u8; 32]>>>,
+    standing: Mutex<Option<Allowed>>,
 }
 
 /// How a call got past the gate.
@@ -110,7 +113,7 @@ impl Desk {
         let all = all.into_iter().map(|StandingApproval { approval, .. }| {
             ((approval.server, approval.tool), approval.schema_hash)
         });
-        let known: BTreeMap<_, _> = all.collect();
+        let known: Allowed = all.collect();
         let stands = known.get(&key) == Some(&bound.schema);
         *lock(&self.standing) = Some(known);
         stands

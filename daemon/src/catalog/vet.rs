@@ -225,13 +225,7 @@ mod tests {
             let json = serde_json::json!({ "name": name, "description": description });
             ((*name).to_owned(), RawValue::from_string(json.to_string()).unwrap())
         };
-        Offer {
-            config: Arc::new(config),
-            tools: tools.iter().map(item).collect(),
-            notes: vec![],
-            dropped: 0,
-            verdict: Verdict::default(),
-        }
+        Offer::of_tools(Arc::new(config), tools.iter().map(item).collect())
     }
 
     fn judge(offer: &Offer, pins: &Pins) -> Verdict {
