@@ -14,6 +14,7 @@ fn script(text: &str) -> Script {
                 json!({"resourceTemplates": [{"uriTemplate": "row://{id}", "name": "row"}]}),
             ),
             ("resources/read", json!({"contents": [{"uri": "note://one", "text": text, "z": 1.50}]})),
+            ("completion/complete", json!({"completion": {"values": ["7", "8"]}})),
             ("prompts/list", json!({"prompts": [{"name": "ask-me", "description": "d"}]})),
             (
                 "prompts/get",
@@ -63,6 +64,26 @@ fn resources_and_prompts_are_offered_natively() {
     );
     let rows = w.ctl(["audit", "--json"]).succeeds().stdout;
     assert!(rows.contains("resources/read") && rows.contains("prompts/get"), "{rows}");
+}
+
+/// Completions go to the server of the prompt or template, under its own name for it.
+#[test]
+fn completions_reach_the_server_of_their_item() {
+    let w = world().server("w", script("hello"));
+    let _daemon = w.start();
+    let mut client = client_of(&w, &["w"]);
+    let argument = json!({"name": "a", "value": "x"});
+    let prompt = json!({"ref": {"type": "ref/prompt", "name": "mcp_w_ask_me"}, "argument": argument});
+    let template = json!({"ref": {"type": "ref/resource", "uri": "row://{id}"}, "argument": argument});
+    for params in [&prompt, &template] {
+        let answer = client.request("completion/complete", params);
+        assert_eq!(answer["result"]["completion"]["values"], json!(["7", "8"]), "{answer}");
+    }
+    let asked = w.journal("w").received("completion/complete");
+    assert_eq!(asked[0]["params"]["ref"], json!({"type": "ref/prompt", "name": "ask-me"}));
+    assert_eq!(asked[1]["params"]["ref"], template["ref"]);
+    let unknown = json!({"ref": {"type": "ref/prompt", "name": "nobody"}, "argument": argument});
+    assert_eq!(client.request("completion/complete", &unknown)["error"]["code"], -32602);
 }
 
 /// The same URI on two servers gets two names, and each leads to its own server.

@@ -60,6 +60,10 @@ pub enum Target {
     Resource,
     /// `prompts/get`.
     Prompt,
+    /// `completion/complete` for an argument of a prompt.
+    PromptCompletion,
+    /// `completion/complete` for a variable of a resource template.
+    TemplateCompletion,
 }
 
 /// One call as a client made it, read once.
@@ -97,6 +101,8 @@ where
         Target::Tool => caller.view.tool(&call.name).cloned(),
         Target::Resource => caller.view.natives().resource(&call.name),
         Target::Prompt => caller.view.natives().prompt(&call.name),
+        Target::PromptCompletion => caller.view.natives().prompt(&call.name).map(completing),
+        Target::TemplateCompletion => caller.view.natives().resource(&call.name).map(completing),
     };
     let Some(tool) = found else {
         return route::unknown(&caller.view, call.target, &call.name);
@@ -115,6 +121,11 @@ where
             error.into_reply(call.target, tool.server(), call.trace.id(), &|text| path.mask(text))
         }
     }
+}
+
+/// The item as something whose arguments are being completed.
+fn completing(item: Arc<Tool>) -> Arc<Tool> {
+    Arc::new(Tool { kind: ItemKind::Completion, ..Tool::clone(&item) })
 }
 
 /// The steps, each with the reason why it stands where it stands.
@@ -181,7 +192,7 @@ where
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
             ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt => Reply::Result(result),
+            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion => Reply::Result(result),
         },
         Answer::Error(error) => Reply::Error(error),
     };

@@ -17,8 +17,12 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
     match target {
         Target::Tool => {}
         // MCP 2025-11-25, Resources, error handling.
-        Target::Resource => return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}")),
-        Target::Prompt => return Reply::error(INVALID_PARAMS, &format!("Unknown prompt: {name}")),
+        Target::Resource | Target::TemplateCompletion => {
+            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}"));
+        }
+        Target::Prompt | Target::PromptCompletion => {
+            return Reply::error(INVALID_PARAMS, &format!("Unknown prompt: {name}"));
+        }
     }
     let near = view
         .tools()
@@ -107,11 +111,14 @@ impl Upstream {
     }
 }
 
+/// Name, what the server gets, progress token, trace.
+pub type Parts = (String, Upstream, Option<Box<RawValue>>, Trace);
+
 /// Reads the params of a `tools/call` once: name, progress token, trace, and what the server gets.
 ///
 /// # Errors
 /// [`NoName`].
-pub fn read(params: &RawValue) -> Result<(String, Upstream, Option<Box<RawValue>>, Trace), NoName> {
+pub fn read(params: &RawValue) -> Result<Parts, NoName> {
     let members = Members::parse(params).map_err(|_| NoName)?;
     let name = members.text("name").ok_or(NoName)?.into_owned();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();

@@ -146,6 +146,10 @@ impl CallPath {
             ItemKind::Tool | ItemKind::Utility(_) => view.tool(tool.name.as_str()).cloned(),
             ItemKind::Resource => view.natives().resource(tool.name.as_str()),
             ItemKind::Prompt => view.natives().prompt(tool.name.as_str()),
+            ItemKind::Completion => {
+                let natives = view.natives();
+                natives.prompt(tool.name.as_str()).or_else(|| natives.resource(tool.name.as_str()))
+            }
         };
         match now.as_ref().filter(same) {
             None => Err(CallError::Approval(ApprovalError::Changed)),

@@ -28,6 +28,7 @@ pub(super) fn client_method(kind: ItemKind) -> &'static str {
         ItemKind::Tool | ItemKind::Utility(_) => "tools/call",
         ItemKind::Resource => "resources/read",
         ItemKind::Prompt => "prompts/get",
+        ItemKind::Completion => "completion/complete",
     }
 }
 
@@ -48,6 +49,15 @@ pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
             Asked { method: "resources/read", params: with("uri", raw.as_str()), hole: None }
         }
         ItemKind::Prompt => Asked { method: "prompts/get", params: with("name", raw.as_str()), hole: None },
+        ItemKind::Completion => {
+            let params = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+            let of = params.get("ref").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+            let key = if of.get("uri").is_some() { "uri" } else { "name" };
+            let mut quoted = String::new();
+            splice::push_string(&mut quoted, raw.as_str());
+            let params = params.with("ref", of.with(key, &quoted).get());
+            Asked { method: "completion/complete", params, hole: None }
+        }
         ItemKind::Utility(utility) => {
             let (method, members): (_, &[&str]) = match utility {
                 Utility::ListResources | Utility::ReadResource => ("resources/read", &["uri"]),

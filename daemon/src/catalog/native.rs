@@ -46,6 +46,10 @@ impl NativeView {
         if let Some(listed) = self.by_uri.get(uri) {
             return Some(listed.clone());
         }
+        // A template itself, whose variables are being completed.
+        if let Some(template) = self.templates.iter().find(|template| template.name.as_str() == uri) {
+            return Some(template.clone());
+        }
         // The longest fixed beginning wins; a template without one says nothing about its server.
         let fixed = |template: &Arc<Tool>| template.name.as_str().split('{').next().map_or(0, str::len);
         let fits = |template: &&Arc<Tool>| {

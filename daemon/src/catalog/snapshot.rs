@@ -75,6 +75,8 @@ pub enum ItemKind {
     Resource,
     /// `prompts/get`; `raw` of the origin is the prompt's name.
     Prompt,
+    /// `completion/complete` for a resource template or a prompt.
+    Completion,
 }
 
 /// What servers offer besides tools; each list sorted by name, items as clients see them.

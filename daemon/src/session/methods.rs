@@ -83,6 +83,7 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
         "prompts/list" => Route::Now(Reply::Result(view.natives().prompts.clone())),
         "resources/read" => native(params, Target::Resource, "uri"),
         "prompts/get" => native(params, Target::Prompt, "name"),
+        "completion/complete" => completion(params),
         _ => Route::Now(Reply::error(
             METHOD_NOT_FOUND,
             &format!("hermesd does not know the method `{method}`"),
@@ -112,7 +113,7 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
 }
 
 /// What every client is offered; the lists of a client may be empty.
-const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}}"#;
+const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
 /// Shown to models; short, because every client pays for it in each conversation.
 const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
@@ -151,16 +152,32 @@ fn empty() -> Reply {
     Reply::Result(splice::raw(&serde_json::Map::new()))
 }
 
+/// `completion/complete`: what is meant stands in `ref`.
+fn completion(params: Option<&RawValue>) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let of = members.get("ref").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    match (params, of.text("uri"), of.text("name")) {
+        (Some(params), Some(uri), _) => used(params, Target::TemplateCompletion, uri.into_owned()),
+        (Some(params), None, Some(name)) => used(params, Target::PromptCompletion, name.into_owned()),
+        _ => Route::Now(Reply::error(INVALID_PARAMS, "params need `ref` with a name or a uri")),
+    }
+}
+
 /// `resources/read` and `prompts/get`: what is meant stands under `key`.
 fn native(params: Option<&RawValue>, target: Target, key: &str) -> Route {
     let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-    let (Some(params), Some(name)) = (params, members.text(key)) else {
-        return Route::Now(Reply::error(INVALID_PARAMS, &format!("params need `{key}`, a string")));
-    };
+    match (params, members.text(key)) {
+        (Some(params), Some(name)) => used(params, target, name.into_owned()),
+        _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("params need `{key}`, a string"))),
+    }
+}
+
+fn used(params: &RawValue, target: Target, name: String) -> Route {
+    let members = Members::parse(params).unwrap_or_default();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
     Route::Call(ToolCall {
         target,
-        name: name.into_owned(),
+        name,
         upstream: Arc::new(route::Upstream::native(params)),
         progress_token: meta.get("progressToken").map(ToOwned::to_owned),
         trace: Trace::of(meta.text("traceparent").as_deref()),
