@@ -28,7 +28,10 @@ pub fn find(name: &str) -> Option<PathBuf> {
 /// Where `name` would be beside `exe`; copies under a prefix (`t-hermesctl`) keep it.
 pub fn sibling(exe: &Path, name: &str) -> Option<PathBuf> {
     let folder = exe.parent()?;
-    let prefix = exe.file_name().and_then(OsStr::to_str).and_then(|own| own.strip_suffix("hermesctl"));
+    let prefix = exe
+        .file_name()
+        .and_then(OsStr::to_str)
+        .and_then(|own| ["hermesctl", "hermes-shim"].iter().find_map(|name| own.strip_suffix(name)));
     let with_prefix = folder.join(format!("{}{name}", prefix.unwrap_or("")));
     if is_program(&with_prefix) { Some(with_prefix) } else { Some(folder.join(name)) }
 }

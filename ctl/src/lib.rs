@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         return shim::start_daemon(rest.iter().skip(1).cloned());
     }
     if let Some(options) = shim::quick(rest) {
+        become_small(rest);
         return shim::run(&options);
     }
     let cli = match cli::Cli::try_parse_from(&args) {
@@ -47,6 +48,34 @@ pub fn main() -> ExitCode {
     match done {
         Ok(done) => done.into(),
         Err(failure) => report(&failure),
+    }
+}
+
+/// The shim as its own small program: the body of `hermes-shim`, which hermesctl turns into.
+pub fn shim_main() -> ExitCode {
+    let rest: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if rest.first().is_some_and(|first| first == shim::START_DAEMON) {
+        return shim::start_daemon(rest.iter().skip(1).cloned());
+    }
+    match shim::quick(&rest) {
+        Some(options) => shim::run(&options),
+        None => {
+            // Nobody is left to tell when stderr is closed.
+            let _ = io::stderr().write_all(b"error: hermes-shim is started by `hermesctl mcp serve`\n");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Turns this process into `hermes-shim` when it is installed beside us: clients start many shims
+/// and keep them, and that program needs a third less memory. Returns when that is not possible;
+/// then this process is the shim itself, with the same code.
+fn become_small(args: &[OsString]) {
+    use std::os::unix::process::CommandExt;
+    let beside = beside::own_exe().ok().and_then(|exe| beside::sibling(&exe, "hermes-shim"));
+    if let Some(program) = beside {
+        // Only returns on failure.
+        let _ = std::process::Command::new(program).args(args).exec();
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,9 +25,20 @@ fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Makes an executable in another process: a writable descriptor of ours could be inherited by a
+/// child that some other test starts at this moment, and the program would be "busy" (ETXTBSY).
 fn program(path: &Path, script: &str) {
-    fs::write(path, script).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut sh = Command::new("/bin/sh");
+    sh.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut sh = sh.spawn().unwrap();
+    sh.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(sh.wait().unwrap().success());
+}
+
+/// A copy of hermesctl at `path`, made in another process for the same reason.
+fn copy_of_hermesctl(path: &Path) {
+    let status = Command::new("/bin/cp").arg(env!("CARGO_BIN_EXE_hermesctl")).arg(path).status();
+    assert!(status.unwrap().success());
 }
 
 /// A daemon started by a shim has its own session, nothing of the client's environment or
@@ -39,7 +50,7 @@ fn a_missing_daemon_is_started_detached_and_then_serves() {
     fs::create_dir(&bin).unwrap();
     fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
     let shim = bin.join("hermesctl");
-    fs::copy(env!("CARGO_BIN_EXE_hermesctl"), &shim).unwrap();
+    copy_of_hermesctl(&shim);
     let report = dir.path().join("report");
     // Stands in for the daemon: says how it was started; the socket is this test's.
     let script = format!(
@@ -86,7 +97,7 @@ fn a_missing_daemon_is_started_detached_and_then_serves() {
 fn without_a_program_the_error_names_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let shim = dir.path().join("hermes");
-    fs::copy(env!("CARGO_BIN_EXE_hermesctl"), &shim).unwrap();
+    copy_of_hermesctl(&shim);
     let mut command = Command::new(&shim);
     command.args(["mcp", "serve"]).env_clear().env("HOME", dir.path()).env("PATH", "/nonexistent");
     command.env("HERMESD_RUNTIME_DIR", dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());

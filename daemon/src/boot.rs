@@ -12,6 +12,7 @@ use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
+use crate::findings;
 use crate::guard;
 use crate::observe::Observe;
 use crate::paths::Paths;
@@ -32,13 +33,14 @@ use crate::session::clients::Clients;
 use crate::session::{self, listener};
 use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
-use crate::store::{Retention, Store};
+use crate::store::{Retention, Store, StoreFinding};
 use crate::tasks::TaskGroup;
 use crate::telemetry::logs::{self, Format, LogOptions};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
+use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
 use hermes_proto::endpoint::{self, Endpoint, Home};
@@ -48,13 +50,17 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long the login shell may take to say what PATH is. Servers do not wait for it.
+/// How long the login shell may take to say what PATH is.
 const SHELL_LIMIT: Duration = Duration::from_secs(10);
+
+/// When orphans are looked for once more after a process ended.
+const REAP_AGAIN: Duration = Duration::from_millis(300);
 
 /// Everything `hermesd` does, guards included.
 pub fn main() -> ExitCode {
@@ -62,6 +68,7 @@ pub fn main() -> ExitCode {
     if guard::is_guard_invocation(std::env::args_os()) {
         return guard::main();
     }
+    crate::process::inherited::close_inherited(&|name| std::env::var(name).ok());
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -111,15 +118,16 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
     let conversations = Conversations::open(home.path());
-    let store = open_store(&paths).await;
+    let (store, opening) = open_store(&paths).await;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
     let stats = Stats::default();
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = base_env(&home, &env).await;
+    let base = learn_base(base, &groups.inner);
     let launcher = StdioLauncher {
-        base: learn_base(base, &groups.inner),
+        base: base.clone(),
         secrets,
         osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
             .map(Arc::new)
@@ -146,10 +154,12 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         before: Box::new(before_config(
             redact.clone(),
             servers.clone(),
+            base,
             secrets_in,
             redactor_in,
             store.clone(),
         )),
+        machine: findings::machine(paths.clone(), opening, store.health()),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -157,19 +167,21 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     // Before the first load, so that no change is missed between the two.
     let watcher = Watcher::start(home.path(), &groups.inner);
     let sockets = sockets(&claim, &home)?;
+    let (beats_in, beats) = mpsc::channel(watchdog::QUESTIONS);
     let (pins_approved, approved) = watch::channel(0);
     let reconcile = Reconcile {
         config: config.clone(),
         servers: handles.clone(),
         builtins,
+        beats,
         publish: catalog_in,
         store: store.clone(),
         approved,
     };
     let keep = Keep { servers: handles.clone(), config: config.clone(), store: store.clone() };
     let reloader = reload.start(&groups.inner).await;
-    // After the first load: a catalogue without profiles must not be taken for the first one.
-    groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
+    // Only now: the first catalogue has the conversation tools, or a quick client would miss them.
+    let mut reconciling = groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
     let clients = Clients::default();
@@ -218,16 +230,31 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let control = tokio::net::UnixListener::from_std(control)?;
     let mcp = tokio::net::UnixListener::from_std(mcp)?;
     groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
-    let shared =
-        Arc::new(session::Shared { home: home.path().to_owned(), calls, catalog, clients: clients.clone() });
+    let shared = Arc::new(session::Shared {
+        home: home.path().to_owned(),
+        calls,
+        catalog,
+        clients: clients.clone(),
+        held: AtomicUsize::new(0),
+    });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
+    if let Some(every) = sd_notify::watchdog_enabled() {
+        let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
+        let stop = groups.inner.stop_signal();
+        groups.inner.spawn(watchdog::beat(every, store.clone(), beats_in, tell, stop));
+    }
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
     let idle = idle(clients.clone(), idle_exit);
     tokio::pin!(idle);
+    let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
+    tokio::pin!(broken);
+    let mut code = ExitCode::SUCCESS;
+    let mut reap_again: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
@@ -240,9 +267,20 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
                 }
                 Some(Signal::Child) => {
                     guard::reap_orphans();
+                    // While a guard is being started nothing is reaped, and no signal comes again for it.
+                    reap_again = Some(Instant::now() + REAP_AGAIN);
                 }
                 Some(Signal::End) | None => break,
             },
+            part = &mut broken => {
+                tracing::error!(part, "a part of hermesd ended by itself; hermesd ends too, to be started afresh");
+                code = ExitCode::FAILURE;
+                break;
+            }
+            () = async { tokio::time::sleep_until(reap_again.expect("checked")).await }, if reap_again.is_some() => {
+                guard::reap_orphans();
+                reap_again = None;
+            }
             () = &mut idle => {
                 tracing::info!("no client for the time of --idle-exit");
                 break;
@@ -262,7 +300,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     };
     shutdown::run(running, claim, &endpoint, &mut signals).await;
     guard::close_nursery();
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// One group for each stage of the shutdown.
@@ -292,13 +330,17 @@ fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
 fn before_config(
     redact: RedactHook,
     servers: supervisor::Shared,
+    base: watch::Receiver<Arc<BaseEnv>>,
     secrets: watch::Sender<Arc<KnownSecrets>>,
     results: watch::Sender<Arc<Redactor>>,
     store: Store,
 ) -> impl Fn(&Config) + Send {
     move |config| {
-        secrets.send_replace(Arc::new(config.secrets.clone()));
-        let redactor = Arc::new(Redactor::new(&config.secrets, config.daemon.redaction_labels));
+        let mut known = config.secrets.clone();
+        // `env_pass` hands these to servers, which may print them.
+        base.borrow().note_secrets(&mut known);
+        let redactor = Arc::new(Redactor::new(&known, config.daemon.redaction_labels));
+        secrets.send_replace(Arc::new(known));
         results.send_replace(redactor.clone());
         redact.set(move |text| redactor.redact(text).into_owned());
         store.set_retention(Retention::with_audit_days(config.daemon.audit.retention_days));
@@ -340,14 +382,14 @@ fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
     }
 }
 
-async fn open_store(paths: &Paths) -> Store {
+async fn open_store(paths: &Paths) -> (Store, Vec<StoreFinding>) {
     let db = paths.db.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
     let (store, findings) = opened.expect("opening the store does not panic");
     for finding in &findings {
         tracing::error!(?finding, "hermesd.db");
     }
-    store
+    (store, findings)
 }
 
 fn start_logs(
@@ -376,26 +418,28 @@ async fn base_env(home: &Home, env: &BTreeMap<String, String>) -> BaseEnv {
     tokio::task::spawn_blocking(gather).await.expect("reading the environment does not panic")
 }
 
-/// Publishes the environment at once and again when the login shell and the user manager answered.
+/// Publishes the environment at once and again with each answer of the login shell and the user
+/// manager; the channel closes when nothing more will come.
 fn learn_base(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> {
     let (publish, current) = watch::channel(Arc::new(base.clone()));
     let stop = tasks.stop_signal();
     tasks.spawn(async move {
         let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
-        let asked = async {
-            tokio::join!(
-                shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT),
-                shell_query::manager_env(SHELL_LIMIT),
-            )
+        let path = async {
+            let path = shell_query::login_shell_path(Path::new(&shell), &base.vars, SHELL_LIMIT).await;
+            if path.is_none() {
+                tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+            }
+            publish.send_modify(|now| Arc::make_mut(now).login_path = path);
         };
-        let (login_path, manager) = tokio::select! {
-            answers = asked => answers,
-            () = stop.cancelled() => return,
+        let manager = async {
+            let manager = shell_query::manager_env(SHELL_LIMIT).await;
+            publish.send_modify(|now| Arc::make_mut(now).manager = manager);
         };
-        if login_path.is_none() {
-            tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
+        tokio::select! {
+            ((), ()) = async { tokio::join!(path, manager) } => {}
+            () = stop.cancelled() => {}
         }
-        publish.send_replace(Arc::new(BaseEnv { login_path, manager, ..base }));
     });
     current
 }

@@ -81,6 +81,21 @@ impl Reloader {
         let _ = self.asks.try_send(done);
     }
 
+    /// Returns when the task is gone: it ended with its group, or it panicked.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ended(&self) {
+        self.asks.closed().await;
+    }
+
+    /// A handle on no task; the task "ends" with the second part.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> (Self, mpsc::Receiver<oneshot::Sender<Reloaded>>) {
+        let (asks, queue) = mpsc::channel(QUEUE);
+        (Self { asks, facts: Arc::default() }, queue)
+    }
+
     /// `ok`, or why the last good configuration is still in force.
     pub fn state(&self) -> String {
         self.facts.lock().expect("nothing panics while holding it").state.clone()
@@ -112,6 +127,8 @@ pub struct ReloadTask {
     pub builtins: watch::Sender<Arc<Vec<Builtin>>>,
     /// Called with each configuration before it is applied (redaction, limits).
     pub before: Box<dyn Fn(&Config) + Send>,
+    /// What is to be known besides the file (modes of files, the store); blocking.
+    pub machine: Arc<dyn Fn() -> Vec<Finding> + Send + Sync>,
     /// Where the last known listings are.
     pub store: Store,
     /// The groups of the running servers.
@@ -167,8 +184,14 @@ impl ReloadTask {
     async fn reload(&mut self, facts: &Mutex<Facts>) -> Reloaded {
         let started = Instant::now();
         let (home, env, user_home) = (self.home.clone(), self.env.clone(), self.user_home.clone());
+        let machine = self.machine.clone();
         let loaded = tokio::task::spawn_blocking(move || {
-            config::load(&Sources { home: &home, env: &env, user_home: user_home.as_deref() })
+            let sources = Sources { home: &home, env: &env, user_home: user_home.as_deref() };
+            let mut loaded = config::load(&sources);
+            loaded.config.findings.extend(machine());
+            // Stable: within one severity the file comes first, by line.
+            loaded.config.findings.sort_by_key(|finding| finding.severity);
+            loaded
         });
         let Loaded { config, state, .. } = loaded.await.expect("loading a configuration does not panic");
         report(&config);

@@ -12,7 +12,6 @@ use hermesd::server::transport::ledger::{Entry, Identity, Ledger, Record};
 use hermesd::server::transport::reaper::{GUARD_PATIENCE, LedgerState, Spared, reap_leftovers};
 use hermesd::server::transport::stdio::{Child, Exit, Launch, LaunchError, NotExecutable, launch};
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -21,6 +20,17 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 /// Far above what any step takes on a loaded machine; reached only when something is broken.
 const LIMIT: Duration = Duration::from_secs(60);
 const BUDGET: Duration = Duration::from_secs(6);
+
+/// Makes an executable in another process: a writable descriptor of ours could be inherited by a
+/// child that some other test starts at this moment, and the program would be "busy" (ETXTBSY).
+fn write_program(path: &std::path::Path, text: &str) {
+    use std::io::Write;
+    let mut sh = std::process::Command::new("/bin/sh");
+    sh.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(std::process::Stdio::piped());
+    let mut sh = sh.spawn().unwrap();
+    sh.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(sh.wait().unwrap().success());
+}
 
 struct Bench {
     home: tempfile::TempDir,
@@ -42,8 +52,7 @@ impl Bench {
 
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, text);
         path
     }
 

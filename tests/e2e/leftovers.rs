@@ -2,7 +2,7 @@
 
 use crate::world;
 use hermes_tests::kill;
-use hermes_tests::{Fork, SOON, Script, World, holds_for, wait_for};
+use hermes_tests::{Fork, SOON, Script, World, holds_for, wait_for, wait_some};
 use rustix::process::Signal;
 use serde_json::json;
 use std::io::{Read, Write};
@@ -16,11 +16,13 @@ fn worst() -> Script {
 
 /// Waits until the server and its three grandchildren run.
 fn wait_whole_tree(w: &World) -> Vec<i32> {
-    wait_for("the server and three grandchildren", SOON, || {
-        w.server_pid("w").is_some()
-            && w.processes("w").iter().filter(|p| p.cmdline.contains("--sleeper")).count() == 3
-    });
-    w.processes("w").iter().map(|p| p.pid).collect()
+    // One look has to see all four: between two, a process on its way to being a grandchild may end.
+    wait_some("the server and three grandchildren", SOON, || {
+        let all = w.processes("w");
+        let sleepers = all.iter().filter(|p| p.cmdline.contains("--sleeper")).count();
+        let whole = w.server_pid("w").is_some() && sleepers == 3 && all.len() == 4;
+        whole.then(|| all.iter().map(|p| p.pid).collect())
+    })
 }
 
 /// `servers stop` returns when nothing of the server is left, even if it ignores everything.

@@ -192,7 +192,11 @@ impl Control for Admin {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
         let handle = self.inner.handle(&request.server)?;
-        let status = handle.status().borrow().clone();
+        let mut status = handle.status().borrow().clone();
+        if status.report.snapshot().steps.is_empty() {
+            // Not started by this daemon yet: say what a start would find.
+            status.report = crate::server::diagnose::preview(handle.config(), &self.inner.test).await;
+        }
         let log_file = self.inner.logs.path_of(handle.name()).display().to_string();
         Ok(Response::new(pb::ShowServerResponse {
             server: Some(self.inner.status_of(&handle)),
@@ -234,17 +238,9 @@ impl Control for Admin {
         };
         let params = call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
-        let (name, upstream, progress_token, trace) =
-            crate::call::route::read(&params).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let call = ToolCall {
-            target: crate::call::Target::Tool,
-            name,
-            upstream: Arc::new(upstream),
-            progress_token,
-            trace,
-            cancel_reason: Arc::default(),
-            timeout,
-        };
+        let read = crate::call::route::read(&params);
+        let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let call = ToolCall { timeout, ..ToolCall::of(request) };
         let caller = Caller { client: crate::call::ADMIN, identity: Arc::new(admin_identity(&view)), view };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;

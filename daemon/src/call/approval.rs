@@ -73,8 +73,8 @@ pub enum ApprovalError {
     Changed,
 }
 
-/// Tools with an `allow-always`, and the schema it was given for.
-type Allowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
+/// Standing answers: the schema hash each was given for.
+type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 
 /// Waiting calls and standing answers.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ pub(super) struct Desk {
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
-    standing: Mutex<Option<Allowed>>,
+    standing: Mutex<Option<AlwaysAllowed>>,
 }
 
 /// How a call got past the gate.
@@ -113,7 +113,7 @@ impl Desk {
         let all = all.into_iter().map(|StandingApproval { approval, .. }| {
             ((approval.server, approval.tool), approval.schema_hash)
         });
-        let known: Allowed = all.collect();
+        let known: AlwaysAllowed = all.collect();
         let stands = known.get(&key) == Some(&bound.schema);
         *lock(&self.standing) = Some(known);
         stands

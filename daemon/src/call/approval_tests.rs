@@ -1,7 +1,7 @@
 //! The step "approval" under a paused clock.
 
 use super::approval::{ANSWER, ApprovalError, Passed};
-use super::{CallPath, Caller, Surroundings, Target, ToolCall, route};
+use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
 use crate::conversations::Conversations;
@@ -66,16 +66,7 @@ impl Rig {
     async fn ask(&self, progress: &(impl Fn(Box<RawValue>) + Sync)) -> Result<Passed, ApprovalError> {
         let params = r#"{"name":"mcp_s_t","arguments":{"a":1},"_meta":{"progressToken":"p"}}"#;
         let params = RawValue::from_string(params.into()).unwrap();
-        let (name, upstream, progress_token, trace) = route::read(&params).unwrap();
-        let call = ToolCall {
-            target: Target::Tool,
-            name,
-            upstream: Arc::new(upstream),
-            progress_token,
-            trace,
-            cancel_reason: Arc::default(),
-            timeout: None,
-        };
+        let call = ToolCall::of(route::read(&params).unwrap());
         let tool = self.caller.view.tool("mcp_s_t").unwrap().clone();
         self.path.approve(&self.caller, &self.config, &tool, &call, &call.upstream, progress).await
     }

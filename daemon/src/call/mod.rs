@@ -85,6 +85,16 @@ pub struct ToolCall {
     pub timeout: Option<Duration>,
 }
 
+impl ToolCall {
+    /// The `tools/call` of a request, with the server's own limits.
+    pub fn of(request: route::Request) -> Self {
+        let route::Request { name, upstream, progress_token, trace } = request;
+        let upstream = Arc::new(upstream);
+        let cancel_reason = Arc::default();
+        Self { target: Target::Tool, name, upstream, progress_token, trace, cancel_reason, timeout: None }
+    }
+}
+
 /// Takes one call along the whole road, and writes down how it ended.
 ///
 /// Refusals and failures are results with `isError`, written for a model; JSON-RPC errors are for

@@ -71,6 +71,11 @@ impl Upstream {
         serde_json::from_str(text).ok()
     }
 
+    /// How many bytes the call holds until it ends.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// The arguments as they will be sent, as text; `{}` where there are none.
     pub fn arguments_text(&self) -> &str {
         self.arguments.clone().map_or("{}", |range| &self.text[range])
@@ -111,14 +116,24 @@ impl Upstream {
     }
 }
 
-/// Name, what the server gets, progress token, trace.
-pub type Parts = (String, Upstream, Option<Box<RawValue>>, Trace);
+/// What the params of one `tools/call` say.
+#[derive(Debug)]
+pub struct Request {
+    /// The exposed name.
+    pub name: String,
+    /// What the server gets.
+    pub upstream: Upstream,
+    /// The client's progress token, raw, if it gave one.
+    pub progress_token: Option<Box<RawValue>>,
+    /// Where the call is in a trace.
+    pub trace: Trace,
+}
 
-/// Reads the params of a `tools/call` once: name, progress token, trace, and what the server gets.
+/// Reads the params of a `tools/call`, once.
 ///
 /// # Errors
 /// [`NoName`].
-pub fn read(params: &RawValue) -> Result<Parts, NoName> {
+pub fn read(params: &RawValue) -> Result<Request, NoName> {
     let members = Members::parse(params).map_err(|_| NoName)?;
     let name = members.text("name").ok_or(NoName)?.into_owned();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
@@ -170,7 +185,12 @@ pub fn read(params: &RawValue) -> Result<Parts, NoName> {
     text.push(TOKEN_PLACE);
     text.push_str("}}");
     let name_at = name_at.expect("a name was found above");
-    Ok((name, Upstream { text, name_at, token_at, arguments }, token, trace))
+    Ok(Request {
+        name,
+        upstream: Upstream { text, name_at, token_at, arguments },
+        progress_token: token,
+        trace,
+    })
 }
 
 /// Opens an object or continues it with `key`.
@@ -186,7 +206,7 @@ mod tests {
 
     fn upstream(params: &str, tool: &str) -> (String, usize) {
         let raw = RawValue::from_string(params.into()).unwrap();
-        let (params, hole) = read(&raw).unwrap().1.params(&RawTool::new(tool));
+        let (params, hole) = read(&raw).unwrap().upstream.params(&RawTool::new(tool));
         (params.get().to_owned(), hole)
     }
 
@@ -212,7 +232,7 @@ mod tests {
             let raw = RawValue::from_string(params.into()).unwrap();
             for other in ["{}", r#"{"n":1,"more":[1,2,3]}"#] {
                 let other = RawValue::from_string(other.into()).unwrap();
-                let upstream = read(&raw).unwrap().1.with_arguments(&other);
+                let upstream = read(&raw).unwrap().upstream.with_arguments(&other);
                 assert_eq!(upstream.arguments().unwrap().get(), other.get());
                 let (params, hole) = upstream.params(&RawTool::new("tool"));
                 assert_eq!(hole, params.get().len() - 3, "{}", params.get());
@@ -226,7 +246,7 @@ mod tests {
         assert!(upstream(r#"{"name":"x","arguments":null}"#, "a").0.contains(r#""arguments":{}"#));
         assert!(upstream(r#"{"name":"x"}"#, "a").0.contains(r#""arguments":{}"#));
         let raw = RawValue::from_string(r#"{"name":"x","arguments":{"k":1}}"#.into()).unwrap();
-        assert_eq!(read(&raw).unwrap().1.arguments().unwrap().get(), r#"{"k":1}"#);
+        assert_eq!(read(&raw).unwrap().upstream.arguments().unwrap().get(), r#"{"k":1}"#);
     }
 
     #[test]

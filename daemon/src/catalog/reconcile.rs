@@ -18,7 +18,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// How long a catalogue waits for the pins; then they count as unreadable until the next try.
@@ -35,6 +35,8 @@ pub struct Reconcile {
     pub servers: watch::Receiver<Arc<Servers>>,
     /// The conversation tools on offer; empty where they are off.
     pub builtins: watch::Receiver<Arc<Vec<Builtin>>>,
+    /// Questions whether this task still works; each is answered at once.
+    pub beats: mpsc::Receiver<oneshot::Sender<()>>,
     /// Where the catalogue goes.
     pub publish: watch::Sender<Arc<Catalog>>,
     /// Where pins are kept.
@@ -97,17 +99,26 @@ impl Reconcile {
                 pins = None;
             }
             let retry = pins.is_none();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = self.servers.changed() => if changed.is_err() { return },
-                changed = self.config.changed() => if changed.is_err() { return },
-                changed = self.builtins.changed() => if changed.is_err() { return },
-                changed = self.approved.changed() => match changed {
-                    Ok(()) => pins = None,
-                    Err(_) => return,
-                },
-                Some(()) = listings.next(), if !listings.is_empty() => {}
-                () = tokio::time::sleep(PINS_AGAIN), if retry => {}
+            // A beat is no reason to build anything.
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = self.servers.changed() => if changed.is_err() { return },
+                    changed = self.config.changed() => if changed.is_err() { return },
+                    changed = self.builtins.changed() => if changed.is_err() { return },
+                    changed = self.approved.changed() => match changed {
+                        Ok(()) => pins = None,
+                        Err(_) => return,
+                    },
+                    Some(()) = listings.next(), if !listings.is_empty() => {}
+                    () = tokio::time::sleep(PINS_AGAIN), if retry => {}
+                    Some(asked) = self.beats.recv() => {
+                        // Whoever asked may be gone.
+                        let _ = asked.send(());
+                        continue;
+                    }
+                }
+                break;
             }
         }
     }

@@ -5,6 +5,7 @@
 //! (pid and start time) was checked. May not touch: config, sessions, the runtime.
 
 pub mod container;
+pub mod inherited;
 pub mod keeper;
 pub mod ladder;
 pub mod limits;

@@ -35,7 +35,7 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
 }
 
 /// Length of a first line that opens a private key.
-fn head(text: &str) -> Option<usize> {
+pub(super) fn head(text: &str) -> Option<usize> {
     let window = &text.as_bytes()[..text.len().min(MAX_HEAD)];
     let name = &window[BEGIN.len()..];
     let dashes = name.windows(5).position(|five| five == b"-----")?;

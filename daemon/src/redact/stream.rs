@@ -136,6 +136,7 @@ impl StreamRedactor {
             if last.end == text.len() {
                 self.swallow = match last.kind {
                     Kind::PrivateKey => Swallow::Pem,
+                    _ if is_open_key(&text[last.start..]) => Swallow::Pem,
                     Kind::Cookie | Kind::BasicAuth => Swallow::Line,
                     _ => Swallow::Token,
                 };
@@ -148,8 +149,12 @@ impl StreamRedactor {
 }
 
 /// Whether a masked key block at the end of a text has no closing line.
+///
+/// The block may begin with something else that was masked too, such as a header before the key.
 fn is_open_key(block: &str) -> bool {
-    block.starts_with(pem::BEGIN) && !block.contains(pem::END)
+    block
+        .rfind(pem::BEGIN)
+        .is_some_and(|at| pem::head(&block[at..]).is_some() && !block[at..].contains(pem::END))
 }
 
 /// Length without an unfinished character at the end.

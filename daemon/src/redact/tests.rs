@@ -1,4 +1,4 @@
-//! Unit tests of the redactor.
+//! What is masked, what stays, and that no split of a text hides a secret.
 
 use super::*;
 use crate::secret::Secret;

@@ -70,16 +70,23 @@ pub(super) struct Search<'t> {
     text: &'t str,
     /// Words before this were part of a value that is masked already.
     from: usize,
+    /// Words before this are in a header value that is masked to its end. Their own values may
+    /// reach further, but no header begins there: looking for its end again would be quadratic.
+    header: usize,
 }
 
 impl<'t> Search<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Self { text, from: 0 }
+        Self { text, from: 0, header: 0 }
     }
 
     /// Looks at what stands behind the word at `start..end`. Words come in the order of their ends.
     pub(super) fn hit(&mut self, word: Word, start: usize, end: usize, spans: &mut Vec<Span>) {
         if start < self.from {
+            return;
+        }
+        let heads = matches!(word, Name(Kind::Cookie | Kind::BasicAuth));
+        if start < self.header && (heads || matches!(word, Bearer | Basic)) {
             return;
         }
         let found = match word {
@@ -89,7 +96,11 @@ impl<'t> Search<'t> {
             Name(kind) => self.name(kind, start, end),
         };
         if let Some(span) = found {
-            self.from = span.end;
+            if heads {
+                self.header = span.end;
+            } else {
+                self.from = span.end;
+            }
             spans.push(span);
         }
     }

@@ -7,7 +7,7 @@
 use super::handle::NotReady;
 use super::lifecycle::StopReason;
 use super::listing::Listing;
-use super::status::ServerStatus;
+use super::status::{Reporter, ServerStatus};
 use super::supervisor::{Known, Shared, Supervisor};
 use crate::config::{ServerConfig, StartMode};
 use crate::tasks::TaskGroup;
@@ -54,6 +54,19 @@ pub async fn diagnose(config: &ServerConfig, shared: &Shared) -> Diagnosis {
     // The phase that was reached; a crash may have been noticed only in the end.
     let status = ServerStatus { last_exit: after.last_exit, ..before };
     Diagnosis { outcome, status, listing, total }
+}
+
+/// What a start of `config` would find, without starting anything: command, folder, PATH, names of
+/// variables, gate, malware check. At most [`BEFORE_START`]; what takes longer is left out.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn preview(config: Arc<ServerConfig>, shared: &Shared) -> Reporter {
+    let report = Reporter::default();
+    let prepared = shared.launcher.prepare(config, report.clone());
+    // An ignition that is dropped starts nothing; failures are in the report.
+    let _ = tokio::time::timeout(BEFORE_START, prepared).await;
+    report
 }
 
 struct StopOnDrop(TaskGroup);

@@ -6,7 +6,7 @@
 //! names what was looked at. Values never appear in warnings or errors, names do.
 //! May not touch: processes, files (the probe is the caller's).
 
-use crate::config::StdioConfig;
+use crate::config::{DESKTOP, PROXY, StdioConfig};
 use crate::server::base_env::BaseEnv;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,36 +16,6 @@ use std::path::{Path, PathBuf};
 
 /// Variables taken over from the daemon; `XDG_*` besides.
 pub const ALLOWED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR"];
-
-/// Members of the `env_pass` group `desktop`: display, bus, agents.
-pub const DESKTOP: [&str; 9] = [
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_PID",
-    "GPG_AGENT_INFO",
-    "DESKTOP_SESSION",
-    "GNOME_KEYRING_CONTROL",
-];
-
-/// Members of the `env_pass` group `proxy`: proxies and files of certificate authorities.
-pub const PROXY: [&str; 13] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-];
 
 /// Variables that make a program load foreign code; never inherited unless named.
 const LOADERS: [&str; 15] = [
@@ -365,7 +335,7 @@ fn variables(
         .collect();
     env.entry("HOME".to_owned()).or_insert_with(|| base.user_home.to_string_lossy().into_owned());
     for wanted in &config.env_pass {
-        pass(wanted, base, &mut env, warnings);
+        pass(wanted, config, base, &mut env, warnings);
     }
     for (name, value) in &config.env {
         if !valid_name(name) {
@@ -390,12 +360,21 @@ fn variables(
 }
 
 /// Takes over one name or group of `env_pass`.
-fn pass(wanted: &str, base: &BaseEnv, env: &mut BTreeMap<String, String>, warnings: &mut Vec<String>) {
+fn pass(
+    wanted: &str,
+    config: &StdioConfig,
+    base: &BaseEnv,
+    env: &mut BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+) {
+    // What `.env` said when the configuration was read, so that a change of it is a change of the entry.
+    let lookup =
+        |name: &str| config.env_file.get(name).map(|value| value.expose()).or_else(|| base.lookup(name));
     let group: &[&str] = match wanted {
-        "desktop" => &DESKTOP,
-        "proxy" => &PROXY,
+        "desktop" => DESKTOP,
+        "proxy" => PROXY,
         name if valid_name(name) => {
-            match base.lookup(name) {
+            match lookup(name) {
                 // PATH is decided elsewhere; taking it over here would undo that.
                 Some(_) if name == "PATH" => {}
                 Some(value) => {
@@ -418,7 +397,7 @@ fn pass(wanted: &str, base: &BaseEnv, env: &mut BTreeMap<String, String>, warnin
         }
     };
     for name in group {
-        if let Some(value) = base.lookup(name) {
+        if let Some(value) = lookup(name) {
             env.insert((*name).to_owned(), value.to_owned());
         }
     }

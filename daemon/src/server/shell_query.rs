@@ -199,14 +199,19 @@ async fn read_all(stdout: OwnedFd) -> Option<String> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     /// A shell called `sh` in `dir` that does `body`; the question is in `$*`.
     fn fake_shell(dir: &Path, body: &str) -> PathBuf {
         let path = dir.join("sh");
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: a descriptor of ours could be inherited by a child that some
+        // other test starts at this moment, and the program would be "busy" (ETXTBSY).
+        let mut sh = std::process::Command::new("/bin/sh");
+        sh.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(&path).stdin(std::process::Stdio::piped());
+        let mut sh = sh.spawn().unwrap();
+        std::io::Write::write_all(&mut sh.stdin.take().unwrap(), format!("#!/bin/sh\n{body}\n").as_bytes())
+            .unwrap();
+        assert!(sh.wait().unwrap().success());
         path
     }
 

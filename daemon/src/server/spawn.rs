@@ -31,12 +31,16 @@ use tokio_util::sync::CancellationToken;
 /// Lines of stderr kept for status.
 const TAIL_LINES: usize = 20;
 
+/// How long a start waits for the login shell's PATH; the daemon asks once, when it starts.
+const SHELL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Time for the last words on stderr to arrive after the process is gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What child processes need from the daemon.
 pub struct StdioLauncher {
-    /// What children's environments are taken from; changes with `.env` and with the login shell's answer.
+    /// What children's environments are taken from; changes with the answers of the login shell and the
+    /// user manager, and closes when nothing more will come.
     pub base: watch::Receiver<Arc<BaseEnv>>,
     /// Values that arguments are searched for.
     pub secrets: watch::Receiver<Arc<KnownSecrets>>,
@@ -58,7 +62,7 @@ impl Launcher for StdioLauncher {
         config: Arc<ServerConfig>,
         report: Reporter,
     ) -> BoxFuture<'static, Result<Ignition, Failure>> {
-        let base = self.base.borrow().clone();
+        let base = self.base.clone();
         let secrets = self.secrets.borrow().clone();
         let osv = self.osv.clone();
         let means = Means {
@@ -110,22 +114,46 @@ struct Means {
     tasks: TaskGroup,
 }
 
+/// What looking at the command found.
+type Looked = Result<(Result<(), gate::Refusal>, Resolved), ResolveError>;
+
 /// Resolves and gates; both look at files, which may hang on a network mount.
-async fn resolve(
-    stdio: &StdioConfig,
-    base: Arc<BaseEnv>,
-    secrets: &KnownSecrets,
-    report: &Reporter,
-) -> Result<Resolved, Failure> {
-    let begun = Instant::now();
+async fn look(stdio: &StdioConfig, base: Arc<BaseEnv>) -> Looked {
     let config = stdio.clone();
     let looked = tokio::task::spawn_blocking(move || {
         let resolved = environment::resolve(&config, &base, &probe_disk)?;
         let real = std::fs::canonicalize(&resolved.program).unwrap_or_else(|_| resolved.program.clone());
         Ok((gate::check(&config, &real), resolved))
     });
-    let looked: Result<_, ResolveError> = looked.await.expect("looking at files does not panic");
-    let (gate, resolved) = match looked {
+    looked.await.expect("looking at files does not panic")
+}
+
+/// Looks with the login shell's PATH if it is there soon, so that a server finds the same programs
+/// each time; a command that is not found is no failure while that answer may still come.
+async fn look_patiently(stdio: &StdioConfig, mut base: watch::Receiver<Arc<BaseEnv>>) -> Looked {
+    if !stdio.env.contains_key("PATH") {
+        // Closed or late: what is known must do.
+        let _ = tokio::time::timeout(SHELL_PATIENCE, base.wait_for(|base| base.login_path.is_some())).await;
+    }
+    loop {
+        let now = base.borrow_and_update().clone();
+        let looked = look(stdio, now).await;
+        let missing =
+            matches!(looked, Err(ResolveError::NotFound { .. } | ResolveError::ContainsSpaces { .. }));
+        if !missing || base.changed().await.is_err() {
+            return looked;
+        }
+    }
+}
+
+async fn resolve(
+    stdio: &StdioConfig,
+    base: watch::Receiver<Arc<BaseEnv>>,
+    secrets: &KnownSecrets,
+    report: &Reporter,
+) -> Result<Resolved, Failure> {
+    let begun = Instant::now();
+    let (gate, resolved) = match look_patiently(stdio, base).await {
         Ok(looked) => looked,
         Err(error) => {
             report.edit(|report| report.path_searched = error.searched().to_vec());

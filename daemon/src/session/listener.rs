@@ -26,6 +26,7 @@ pub const MAX_CLIENTS: usize = 512;
 
 /// Serves mcp.sock until `stop`.
 pub async fn serve(listener: UnixListener, shared: Arc<Shared>, tasks: TaskGroup, stop: CancellationToken) {
+    let mut failures = 0_u32;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -34,12 +35,16 @@ pub async fn serve(listener: UnixListener, shared: Arc<Shared>, tasks: TaskGroup
         };
         match accepted {
             Ok((stream, _)) => {
+                failures = 0;
                 let (shared, stop) = (shared.clone(), tasks.stop_signal());
                 tasks.spawn(serve_one(stream, shared, stop));
             }
             Err(error) => {
                 // Out of descriptors: the clients that are there go on; others get their turn later.
-                tracing::warn!(%error, "accept on mcp.sock failed");
+                if failures.is_multiple_of(100) {
+                    tracing::warn!(%error, failures, "accept on mcp.sock failed");
+                }
+                failures = failures.saturating_add(1);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

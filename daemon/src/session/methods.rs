@@ -11,7 +11,6 @@ use crate::jsonrpc::era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 /// What a client has told about itself.
 #[derive(Debug, Default)]
@@ -134,15 +133,7 @@ fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
 
 fn call(params: Option<&RawValue>) -> Route {
     match params.map(route::read) {
-        Some(Ok((name, upstream, progress_token, trace))) => Route::Call(ToolCall {
-            target: Target::Tool,
-            name,
-            upstream: Arc::new(upstream),
-            progress_token,
-            trace,
-            cancel_reason: Arc::default(),
-            timeout: None,
-        }),
+        Some(Ok(request)) => Route::Call(ToolCall::of(request)),
         Some(Err(error)) => Route::Now(Reply::error(INVALID_PARAMS, &error.to_string())),
         None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name")),
     }
@@ -175,15 +166,13 @@ fn native(params: Option<&RawValue>, target: Target, key: &str) -> Route {
 fn used(params: &RawValue, target: Target, name: String) -> Route {
     let members = Members::parse(params).unwrap_or_default();
     let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-    Route::Call(ToolCall {
-        target,
+    let request = route::Request {
         name,
-        upstream: Arc::new(route::Upstream::native(params)),
+        upstream: route::Upstream::native(params),
         progress_token: meta.get("progressToken").map(ToOwned::to_owned),
         trace: Trace::of(meta.text("traceparent").as_deref()),
-        cancel_reason: Arc::default(),
-        timeout: None,
-    })
+    };
+    Route::Call(ToolCall { target, ..ToolCall::of(request) })
 }
 
 #[cfg(test)]

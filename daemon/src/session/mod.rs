@@ -19,6 +19,7 @@ use crate::catalog::snapshot::Catalog;
 use clients::Clients;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use tokio::sync::watch;
 
 /// What every session shares.
@@ -32,4 +33,6 @@ pub struct Shared {
     pub catalog: watch::Receiver<Arc<Catalog>>,
     /// Everyone connected.
     pub clients: Clients,
+    /// Bytes of params that all open calls hold.
+    pub held: AtomicUsize,
 }

@@ -44,6 +44,16 @@ const PAUSE_READING: usize = 8 * 1024 * 1024;
 /// How often a client that sends no more is looked at, while its calls are still open.
 const PEER_CHECK: Duration = Duration::from_millis(200);
 
+/// While the open calls of one client hold more bytes of params than this, no further request of it
+/// is taken; the pipe makes the client wait.
+const CLIENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// The same for all clients together.
+const TOTAL_BYTES: usize = 256 * 1024 * 1024;
+
+/// How often a client that waits for the others' bytes looks again.
+const TOTAL_CHECK: Duration = Duration::from_millis(50);
+
 /// Calls of one client at once; further ones are refused.
 const MAX_CALLS: usize = 1024;
 
@@ -68,6 +78,8 @@ struct Finished {
     raw_id: Box<str>,
     reply: Option<Reply>,
     batch: Option<Batch>,
+    /// Bytes of params that the call held.
+    bytes: usize,
 }
 
 /// How a running call is cancelled.
@@ -88,6 +100,8 @@ pub struct Session {
     outbox: Outbox,
     calls: FuturesUnordered<CallFuture>,
     cancels: HashMap<IdKey, Cancel>,
+    /// Bytes of params that the open calls hold.
+    held: usize,
     state: Negotiated,
     catalog: watch::Receiver<Arc<Catalog>>,
     view: Arc<View>,
@@ -122,6 +136,7 @@ impl Session {
             outbox: Outbox::default(),
             calls: FuturesUnordered::new(),
             cancels: HashMap::new(),
+            held: 0,
             state: Negotiated::default(),
             catalog,
             view,
@@ -148,7 +163,10 @@ impl Session {
             if self.outbox.overflowed() {
                 break Ended::NotReading;
             }
+            let crowded = self.held > 0 && self.shared.held.load(Ordering::Relaxed) > TOTAL_BYTES;
             let may_read = !self.client_done
+                && !crowded
+                && self.held < CLIENT_BYTES
                 && self.parsing.is_none()
                 && self.calls.len() < MAX_CALLS
                 && self.outbox.bytes() < PAUSE_READING;
@@ -176,6 +194,7 @@ impl Session {
                     }
                 }
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep(TOTAL_CHECK), if crowded => {}
                 // The end of its input looks the same whether the client waits for answers or is gone.
                 () = tokio::time::sleep(PEER_CHECK), if self.client_done => {
                     if hung_up(&self.stream) {
@@ -192,6 +211,7 @@ impl Session {
         if ended == Ended::Stopping {
             self.last_flush();
         }
+        self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
         self.shared.clients.leave(self.facts.id);
         ended
     }
@@ -371,6 +391,9 @@ impl Session {
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
         self.cancels.insert(key.clone(), Cancel { trigger, reason });
+        let bytes = call.upstream.bytes();
+        self.held += bytes;
+        self.shared.held.fetch_add(bytes, Ordering::Relaxed);
         self.facts.calls.fetch_add(1, Ordering::Relaxed);
         self.facts.in_flight.fetch_add(1, Ordering::Relaxed);
         self.calls.push(Box::pin(async move {
@@ -379,12 +402,14 @@ impl Session {
                 Ok(()) = cancelled => None,
                 reply = crate::call::run_call(&calls, &caller, call, &sink) => Some(reply),
             };
-            Finished { key, raw_id, reply, batch }
+            Finished { key, raw_id, reply, batch, bytes }
         }));
     }
 
     fn finished(&mut self, done: Finished) {
         self.cancels.remove(&done.key);
+        self.held -= done.bytes;
+        self.shared.held.fetch_sub(done.bytes, Ordering::Relaxed);
         self.facts.in_flight.fetch_sub(1, Ordering::Relaxed);
         match (done.reply, done.batch) {
             (Some(reply), batch) => self.answer(&done.raw_id, &reply, batch.as_ref()),

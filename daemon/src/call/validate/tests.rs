@@ -1,4 +1,4 @@
-//! Unit tests of validation.
+//! Validation against schemas as servers write them.
 
 use super::*;
 use proptest::prelude::*;

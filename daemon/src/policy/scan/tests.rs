@@ -1,4 +1,4 @@
-//! The scan against texts written down before its patterns.
+//! The scan against the two corpora.
 
 use super::*;
 use proptest::prelude::*;

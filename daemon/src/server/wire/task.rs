@@ -114,6 +114,7 @@ impl Wire {
         let timer = tokio::time::sleep(NEVER);
         tokio::pin!(timer);
         let mut armed: Option<Instant> = None;
+        let mut looked = None;
         let reason = loop {
             if self.pending.check_at() != armed {
                 armed = self.pending.check_at();
@@ -129,6 +130,13 @@ impl Wire {
                 () = self.gone.notified() => Wake::Gone,
                 () = timer.as_mut() => Wake::Timer,
             };
+            if matches!(wake, Wake::Timer) && looked != armed {
+                // A process that was stopped wakes with its timers before it hears of its pipes: the
+                // answer may have been there for long. Only what is silent after a look is late.
+                looked = armed.take();
+                tokio::task::yield_now().await;
+                continue;
+            }
             if let Some(reason) = self.round(wake) {
                 break reason;
             }

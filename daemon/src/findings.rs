@@ -1,0 +1,64 @@
+//! What a person should know besides config.yaml: files that others can read, and the store.
+//!
+//! Owner: nobody; `reload` asks with each configuration, so that status and doctor show one list.
+//! Promise: a finding goes away with its cause. May not touch: the files.
+
+use crate::config::{Finding, Severity};
+use crate::paths::Paths;
+use crate::reload::Reloader;
+use crate::store::{Keeping, StoreFinding, StoreHealth, TroubleKind};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Gathers the findings; `opening` is what the store met at its opening. What it gives blocks.
+pub fn machine(
+    paths: Paths,
+    opening: Vec<StoreFinding>,
+    health: watch::Receiver<StoreHealth>,
+) -> Arc<dyn Fn() -> Vec<Finding> + Send + Sync> {
+    Arc::new(move || {
+        let mut findings = paths.exposed();
+        let waiting = |found: &&StoreFinding| {
+            // Said at the start, over by now.
+            !matches!(found, StoreFinding::Locked { .. }) || health.borrow().keeping == Keeping::Waiting
+        };
+        findings.extend(opening.iter().filter(waiting).map(Finding::from));
+        findings.extend(health.borrow().trouble.as_ref().map(|trouble| Finding {
+            severity: Severity::Error,
+            server: None,
+            file: Some(paths.db.clone()),
+            line: 0,
+            key: String::new(),
+            message: trouble.kind.to_string(),
+            hint: "approvals, pins and audit rows wait or are lost until this is mended".to_owned(),
+        }));
+        findings
+    })
+}
+
+/// Findings are part of the configuration in force: new trouble of the store is a reason to look again.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn follow_store(
+    mut health: watch::Receiver<StoreHealth>,
+    reloader: Reloader,
+    stop: CancellationToken,
+) {
+    let gist = |health: &StoreHealth| -> (Keeping, Option<TroubleKind>) {
+        (health.keeping.clone(), health.trouble.as_ref().map(|trouble| trouble.kind.clone()))
+    };
+    let mut told = gist(&health.borrow_and_update());
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = health.changed() => if changed.is_err() { return },
+        }
+        let now = gist(&health.borrow_and_update());
+        if now != told {
+            told = now;
+            reloader.poke();
+        }
+    }
+}
