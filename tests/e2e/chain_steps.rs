@@ -185,6 +185,19 @@ fn results_are_masked_as_configured() {
     }
 }
 
+/// `redaction.labels: typed` says what was masked.
+#[test]
+fn labels_say_what_was_masked_where_asked_for() {
+    let w = world().yaml("hermesd:\n  redaction: { labels: typed }").server_with(
+        "w",
+        Script::new(),
+        &["redact_results: patterns"],
+    );
+    let _daemon = w.start();
+    let leak = "ghp_abcdefghij0123456789abcdefghij012345";
+    assert_eq!(w.client(&["w"]).text("mcp_w_echo", &json!({"text": leak})), "[GH_TOKEN_REDACTED]");
+}
+
 /// Errors of a server lose their secrets whatever the key says.
 #[test]
 fn errors_are_always_masked() {

@@ -9,6 +9,7 @@ mod admin;
 mod boundaries;
 mod chain_approvals;
 mod chain_evidence;
+mod chain_natives;
 mod chain_pins;
 mod chain_steps;
 mod child;

@@ -113,7 +113,7 @@ impl Desk {
         let all = all.into_iter().map(|StandingApproval { approval, .. }| {
             ((approval.server, approval.tool), approval.schema_hash)
         });
-        let known: BTreeMap<_, _> = all.collect();
+        let known: AlwaysAllowed = all.collect();
         let stands = known.get(&key) == Some(&bound.schema);
         *lock(&self.standing) = Some(known);
         stands

@@ -3,7 +3,6 @@
 use super::approval::{ANSWER, ApprovalError, Passed};
 use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
-use crate::catalog::vet::Verdict;
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
 use crate::conversations::Conversations;
 use crate::names::{ClientId, ProfileName, ServerName};
@@ -37,13 +36,7 @@ fn rig(timeout: Duration) -> Rig {
     config.approval_timeout = timeout;
     let config = Arc::new(config);
     let tool = RawValue::from_string(r#"{"name":"t","inputSchema":{"type":"object"}}"#.into()).unwrap();
-    let offer = Offer {
-        config: config.clone(),
-        tools: vec![("t".into(), tool)],
-        notes: vec![],
-        dropped: 0,
-        verdict: Verdict::default(),
-    };
+    let offer = Offer::of_tools(config.clone(), vec![("t".into(), tool)]);
     let catalog = Arc::new(build::build(&Config::default(), &[offer], &[]));
     let view = catalog.view(&ProfileName::new("default"), Only::All);
     let (store, _) = Store::open(&dir.path().join("hermesd.db"));

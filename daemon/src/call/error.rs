@@ -3,6 +3,7 @@
 //! Pure. Every text says what failed, whether the call may have been executed, and when a retry
 //! makes sense; `_meta` says the same to programs.
 
+use super::Target;
 use super::approval::ApprovalError;
 use super::validate::InvalidArguments;
 use crate::jsonrpc::reply::Reply;
@@ -208,15 +209,28 @@ impl CallError {
     }
 
     /// The whole answer; `mask` takes secrets out of what a server or a model wrote.
-    pub fn into_reply(self, server: &str, trace_id: &str, mask: &dyn Fn(&str) -> String) -> Reply {
+    pub fn into_reply(
+        self,
+        target: Target,
+        server: &str,
+        trace_id: &str,
+        mask: &dyn Fn(&str) -> String,
+    ) -> Reply {
         let mut meta = ObjectWriter::default();
         meta.string("kind", self.kind()).string("server", server);
         if let Some(wait) = self.retry_after() {
             meta.member("retry_after_ms", &wait.as_millis().to_string());
         }
         meta.string("delivery", super::record::word(self.delivery())).string("trace_id", trace_id);
+        let text = mask(&self.text(server));
+        if target != Target::Tool {
+            // Only tools have results that can say "error".
+            let mut error = ObjectWriter::default();
+            error.member("code", "-32000").string("message", &text).member("data", meta.finish().get());
+            return Reply::Error(error.finish());
+        }
         let mut block = ObjectWriter::default();
-        block.string("type", "text").string("text", &mask(&self.text(server)));
+        block.string("type", "text").string("text", &text);
         let mut result = ObjectWriter::default();
         result
             .member("content", &format!("[{}]", block.finish().get()))

@@ -16,11 +16,12 @@ pub mod retry;
 pub mod route;
 mod steps;
 pub mod trace;
+mod utility;
 pub mod validate;
 
 pub use steps::{ADMIN, CallPath, Surroundings};
 
-use crate::catalog::snapshot::{Origin, Tool, View};
+use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
@@ -50,10 +51,27 @@ pub struct Caller {
     pub identity: Arc<store::Caller>,
 }
 
+/// What a client wants to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// `tools/call`.
+    Tool,
+    /// `resources/read`.
+    Resource,
+    /// `prompts/get`.
+    Prompt,
+    /// `completion/complete` for an argument of a prompt.
+    PromptCompletion,
+    /// `completion/complete` for a variable of a resource template.
+    TemplateCompletion,
+}
+
 /// One call as a client made it, read once.
 #[derive(Debug)]
 pub struct ToolCall {
-    /// The exposed name.
+    /// What is used.
+    pub target: Target,
+    /// The exposed name, or the URI.
     pub name: String,
     /// What the server gets, but for its own name of the tool and the progress token.
     pub upstream: Arc<Upstream>,
@@ -68,11 +86,12 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// The call of a request, with the server's own limits.
+    /// The `tools/call` of a request, with the server's own limits.
     pub fn of(request: route::Request) -> Self {
         let route::Request { name, upstream, progress_token, trace } = request;
         let upstream = Arc::new(upstream);
-        Self { name, upstream, progress_token, trace, cancel_reason: Arc::default(), timeout: None }
+        let cancel_reason = Arc::default();
+        Self { target: Target::Tool, name, upstream, progress_token, trace, cancel_reason, timeout: None }
     }
 }
 
@@ -88,11 +107,18 @@ where
     S: Fn(Box<RawValue>) + Sync,
 {
     // Visible and routed are one look-up: what a view hides is not in its table.
-    let Some(tool) = caller.view.tool(&call.name) else {
-        return route::unknown(&caller.view, &call.name);
+    let found = match call.target {
+        Target::Tool => caller.view.tool(&call.name).cloned(),
+        Target::Resource => caller.view.natives().resource(&call.name),
+        Target::Prompt => caller.view.natives().prompt(&call.name),
+        Target::PromptCompletion => caller.view.natives().prompt(&call.name).map(completing),
+        Target::TemplateCompletion => caller.view.natives().resource(&call.name).map(completing),
     };
-    let mut record = Record::begin(path, caller, tool, &call);
-    match walk(path, caller, tool, &call, &mut record, progress).await {
+    let Some(tool) = found else {
+        return route::unknown(&caller.view, call.target, &call.name);
+    };
+    let mut record = Record::begin(path, caller, &tool, &call);
+    match walk(path, caller, &tool, &call, &mut record, progress).await {
         Ok(Finished { reply, outcome, cut_from }) => {
             if let Some(bytes) = cut_from {
                 record.note("result_limit", format!("cut from {bytes} bytes"));
@@ -102,9 +128,14 @@ where
         }
         Err(error) => {
             record.failed(&error);
-            error.into_reply(tool.server(), call.trace.id(), &|text| path.mask(text))
+            error.into_reply(call.target, tool.server(), call.trace.id(), &|text| path.mask(text))
         }
     }
+}
+
+/// The item as something whose arguments are being completed.
+fn completing(item: Arc<Tool>) -> Arc<Tool> {
+    Arc::new(Tool { kind: ItemKind::Completion, ..Tool::clone(&item) })
 }
 
 /// The steps, each with the reason why it stands where it stands.
@@ -150,18 +181,29 @@ where
     } else if passed == Passed::Standing {
         record.note("approval", "standing");
     }
+    let finish = Finish::of(&config, redactor);
+    // Lists are known here; they need neither a slot nor the server.
+    if let ItemKind::Utility(utility) = tool.kind {
+        let listing = handle.listing().borrow().clone();
+        if let Some(reply) = utility::known(utility, listing.as_deref()) {
+            return Ok(finish.apply(reply).await);
+        }
+    }
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
-    let finish = Finish::of(&config, redactor);
     let progress = |params| progress(finish.progress(params));
-    let sending = Sending { handle: &handle, raw, upstream: &upstream, call, idle };
-    let outcome = sending.at_most_once(tool, record, &progress).await;
+    let sending = Sending { handle: &handle, tool, raw, upstream: &upstream, call, idle };
+    let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
     let reply = match outcome? {
-        Answer::Result(result) => Reply::Result(result),
+        Answer::Result(result) => match tool.kind {
+            ItemKind::Utility(utility) => utility::rendered(utility, &result),
+            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
+            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion => Reply::Result(result),
+        },
         Answer::Error(error) => Reply::Error(error),
     };
     Ok(finish.apply(reply).await)
@@ -192,6 +234,7 @@ fn report(handle: &ServerHandle, turn: Turn, outcome: &Result<Answer, CallError>
 /// One call on its last stretch.
 struct Sending<'a> {
     handle: &'a ServerHandle,
+    tool: &'a Tool,
     raw: &'a RawTool,
     upstream: &'a Upstream,
     call: &'a ToolCall,
@@ -200,12 +243,7 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     /// Sends, and once more where that cannot execute anything twice.
-    async fn at_most_once<S>(
-        &self,
-        tool: &Tool,
-        record: &mut Record<'_>,
-        progress: &S,
-    ) -> Result<Answer, CallError>
+    async fn at_most_once<S>(&self, record: &mut Record<'_>, progress: &S) -> Result<Answer, CallError>
     where
         S: Fn(Box<RawValue>) + Sync,
     {
@@ -214,7 +252,7 @@ impl Sending<'_> {
         loop {
             match self.once(progress).await {
                 Err(CallError::Wire(error)) => {
-                    match retry::decide(&error, tool.hints.into(), trust, attempts) {
+                    match retry::decide(&error, self.tool.hints.into(), trust, attempts) {
                         Decision::Repeat => record.note("repeat", error.to_string()),
                         Decision::NotExecuted | Decision::OutcomeUnknown => return Err(error.into()),
                     }
@@ -232,15 +270,18 @@ impl Sending<'_> {
     {
         let wire = self.handle.ready(Instant::now() + self.idle).await?;
         let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
-        let (params, hole) = self.upstream.params(self.raw);
+        let asked = utility::asked(self.tool, self.raw, self.upstream);
         let request = Request {
-            method: "tools/call".into(),
-            params: Some(params),
+            method: asked.method.into(),
+            params: Some(asked.params),
             idle: self.idle,
             cap: self.handle.config().call_cap().max(self.idle),
             progress: wanted,
         };
-        let flight = wire.request_with_hole(request, hole)?;
+        let flight = match asked.hole {
+            Some(hole) => wire.request_with_hole(request, hole)?,
+            None => wire.request(request)?,
+        };
         let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
         loop {
             match flying.next().await {

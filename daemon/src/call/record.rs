@@ -8,8 +8,8 @@ use super::answer::LARGE;
 use super::error::CallError;
 use super::route::Upstream;
 use super::steps::CallPath;
-use super::{Caller, ToolCall};
-use crate::catalog::snapshot::Tool;
+use super::{Caller, ToolCall, utility};
+use crate::catalog::snapshot::{ItemKind, Tool};
 use crate::config::AuditArguments;
 use crate::names::{RawTool, ServerName};
 use crate::redact::{Redactor, Scope};
@@ -39,6 +39,7 @@ pub(super) struct Record<'a> {
     server: ServerName,
     tool: RawTool,
     arguments: Arc<Upstream>,
+    method: &'static str,
     trace_id: String,
     at: UnixMs,
     started: Instant,
@@ -50,13 +51,20 @@ impl<'a> Record<'a> {
     /// Begins the record of `call`.
     pub(super) fn begin(path: &'a CallPath, caller: &'a Caller, tool: &Tool, call: &ToolCall) -> Self {
         let (server, raw) = path.names(tool);
+        let method = utility::client_method(tool.kind);
+        // Names and URIs of these are endless; they count together.
+        let counted = match tool.kind {
+            ItemKind::Tool | ItemKind::Utility(_) => raw.clone(),
+            ItemKind::Resource | ItemKind::Prompt | ItemKind::Completion => RawTool::new(method),
+        };
         Self {
             path,
             caller,
-            meter: path.meter(&server, &raw),
+            meter: path.meter(&server, &counted),
             server,
             tool: raw,
             arguments: call.upstream.clone(),
+            method,
             trace_id: call.trace.id().to_owned(),
             at: UnixMs::at(SystemTime::now()),
             started: Instant::now(),
@@ -96,7 +104,7 @@ impl Drop for Record<'_> {
             at: self.at,
             duration,
             caller: self.caller.identity.clone(),
-            method: Cow::Borrowed("tools/call"),
+            method: Cow::Borrowed(self.method),
             server: self.server.clone(),
             tool: Some(Arc::from(self.tool.as_str())),
             arguments: Arguments::Off,

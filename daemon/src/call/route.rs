@@ -2,6 +2,7 @@
 //!
 //! Pure.
 
+use super::Target;
 use super::trace::Trace;
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::ids::IdKey;
@@ -10,9 +11,19 @@ use crate::jsonrpc::splice::{Members, push_string};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
 
-/// The answer to a call of a tool that this client does not see: a JSON-RPC error with the nearest
+/// The answer to the use of something that this client does not see: a JSON-RPC error with the nearest
 /// name, because a misspelt name is the commonest cause.
-pub fn unknown(view: &View, name: &str) -> Reply {
+pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
+    match target {
+        Target::Tool => {}
+        // MCP 2025-11-25, Resources, error handling.
+        Target::Resource | Target::TemplateCompletion => {
+            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}"));
+        }
+        Target::Prompt | Target::PromptCompletion => {
+            return Reply::error(INVALID_PARAMS, &format!("Unknown prompt: {name}"));
+        }
+    }
     let near = view
         .tools()
         .iter()
@@ -25,6 +36,9 @@ pub fn unknown(view: &View, name: &str) -> Reply {
     };
     Reply::error(INVALID_PARAMS, &format!("Unknown tool: {name}{hint}"))
 }
+
+/// No such resource.
+const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Why the params of a `tools/call` cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +59,12 @@ pub struct Upstream {
 const TOKEN_PLACE: char = '0';
 
 impl Upstream {
+    /// The params of a request that is no `tools/call`: all of them count as its arguments.
+    pub fn native(params: &RawValue) -> Self {
+        let text = params.get().to_owned();
+        Self { name_at: 0, token_at: 0, arguments: Some(0..text.len()), text }
+    }
+
     /// The arguments as the client wrote them; null counts as absent.
     pub fn arguments(&self) -> Option<&RawValue> {
         let text = &self.text[self.arguments.clone()?];

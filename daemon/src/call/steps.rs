@@ -12,7 +12,7 @@ use super::record::Meter;
 use super::route::Upstream;
 use super::validate::{Validator, Validators};
 use super::{Caller, ToolCall};
-use crate::catalog::snapshot::{Catalog, Origin, Tool};
+use crate::catalog::snapshot::{Catalog, ItemKind, Origin, Tool};
 use crate::config::{Config, ServerConfig};
 use crate::conversations::Conversations;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
@@ -142,7 +142,16 @@ impl CallPath {
             let schema = |tool: &Tool| tool.schema.as_ref().map(|schema| schema.get().to_owned());
             now.origin == tool.origin && schema(now) == schema(tool)
         };
-        match view.tool(tool.name.as_str()).filter(same) {
+        let now = match tool.kind {
+            ItemKind::Tool | ItemKind::Utility(_) => view.tool(tool.name.as_str()).cloned(),
+            ItemKind::Resource => view.natives().resource(tool.name.as_str()),
+            ItemKind::Prompt => view.natives().prompt(tool.name.as_str()),
+            ItemKind::Completion => {
+                let natives = view.natives();
+                natives.prompt(tool.name.as_str()).or_else(|| natives.resource(tool.name.as_str()))
+            }
+        };
+        match now.as_ref().filter(same) {
             None => Err(CallError::Approval(ApprovalError::Changed)),
             Some(now) => now.withheld.clone().map_or(Ok(()), |why| Err(CallError::Withheld(why))),
         }
@@ -206,7 +215,8 @@ impl CallPath {
         tool: &Tool,
         call: &ToolCall,
     ) -> Result<(Arc<Upstream>, Vec<String>), CallError> {
-        if !server.validate {
+        // Only tools have a schema.
+        if !server.validate || call.target != super::Target::Tool {
             return Ok((call.upstream.clone(), Vec::new()));
         }
         let (name, raw) = self.names(tool);

@@ -5,8 +5,9 @@
 
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
+use super::native;
 use super::schema;
-use super::snapshot::{Catalog, Offered, Origin, ServerNotes, Tool, ToolHints};
+use super::snapshot::{Catalog, ItemKind, Offered, Origin, ServerNotes, Tool, ToolHints};
 use super::vet::Verdict;
 use crate::config::{Config, ServerConfig};
 use crate::jsonrpc::splice::Members;
@@ -23,6 +24,14 @@ pub struct Offer {
     pub config: Arc<ServerConfig>,
     /// Its tools: raw name and raw item, in its order.
     pub tools: Vec<(String, Box<RawValue>)>,
+    /// Its resources: URI and raw item.
+    pub resources: Vec<(String, Box<RawValue>)>,
+    /// Its templates: URI template and raw item.
+    pub templates: Vec<(String, Box<RawValue>)>,
+    /// Its prompts: raw name and raw item.
+    pub prompts: Vec<(String, Box<RawValue>)>,
+    /// Its `capabilities`; `None`: not known.
+    pub capabilities: Option<Box<RawValue>>,
     /// Items its listing dropped or repaired, as sentences.
     pub notes: Vec<String>,
     /// How many it dropped.
@@ -44,6 +53,23 @@ pub struct Builtin {
     pub offered: Offered,
 }
 
+impl Offer {
+    /// An offer of tools and nothing else.
+    pub fn of_tools(config: Arc<ServerConfig>, tools: Vec<(String, Box<RawValue>)>) -> Self {
+        Self {
+            config,
+            tools,
+            resources: Vec::new(),
+            templates: Vec::new(),
+            prompts: Vec::new(),
+            capabilities: None,
+            notes: Vec::new(),
+            dropped: 0,
+            verdict: Verdict::default(),
+        }
+    }
+}
+
 /// Builds the catalogue. `builtins` is empty where the conversation tools are off.
 pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog {
     let configured: BTreeSet<ServerName> = config.servers.keys().cloned().collect();
@@ -57,16 +83,19 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
                 schema: None,
                 hints: ToolHints { read_only: Some(builtin.read_only), ..ToolHints::default() },
                 withheld: None,
+                kind: ItemKind::Tool,
             })
         })
         .collect();
     let mut notes = BTreeMap::new();
     for offer in offers {
-        let (offered, about) = expose(offer, &configured, config.daemon.name_limit);
+        let (offered, mut about) = expose(offer, &configured, config.daemon.name_limit);
         tools.extend(offered);
+        tools.extend(native::utilities(offer, &configured, config.daemon.name_limit, &mut about));
         notes.insert(offer.config.name.clone(), about);
     }
-    Catalog::new(tools, notes, config.daemon.profiles.clone())
+    let natives = native::collect(offers, &configured, config.daemon.name_limit);
+    Catalog::new(tools, natives, notes, config.daemon.profiles.clone())
 }
 
 fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Vec<Arc<Tool>>, ServerNotes) {
@@ -125,6 +154,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             schema: original,
             hints,
             withheld,
+            kind: ItemKind::Tool,
         }));
     }
     (tools, about)
@@ -195,13 +225,7 @@ mod tests {
             );
             ((*name).to_owned(), RawValue::from_string(json).unwrap())
         };
-        Offer {
-            config: Arc::new(config),
-            tools: tools.iter().map(item).collect(),
-            notes: vec![],
-            dropped: 0,
-            verdict: Verdict::default(),
-        }
+        Offer::of_tools(Arc::new(config), tools.iter().map(item).collect())
     }
 
     fn names(catalog: &Catalog, profile: &str, only: Only) -> Vec<String> {

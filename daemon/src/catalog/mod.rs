@@ -4,6 +4,7 @@ pub mod build;
 pub mod exposed;
 pub mod filter;
 pub mod keep;
+pub mod native;
 pub mod persisted;
 pub mod reconcile;
 pub mod schema;

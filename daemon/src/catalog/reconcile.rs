@@ -6,13 +6,13 @@
 
 use super::build::{self, Builtin, Offer};
 use super::snapshot::Catalog;
-use super::vet::{self, Stored, Verdict};
+use super::vet::{self, Stored};
 use crate::config::Config;
 use crate::names::ServerName;
 use crate::policy::pins;
 use crate::server::Servers;
 use crate::server::handle::ServerHandle;
-use crate::server::listing::Listing;
+use crate::server::listing::{Item, Listing};
 use crate::store::{PinKey, Pins, Store, UnixMs};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -257,6 +257,15 @@ fn offer(
     let notes = listing.notes.iter().map(ToString::to_string).collect();
     let dropped = listing.notes.iter().filter(|note| note.problem.drops_item()).count();
     let dropped = u32::try_from(dropped).unwrap_or(u32::MAX);
-    let offer = Offer { config: handle.config(), tools, notes, dropped, verdict: Verdict::default() };
+    let items = |items: &[Item]| items.iter().map(|item| (item.key.clone(), item.raw.clone())).collect();
+    let offer = Offer {
+        resources: items(&listing.resources),
+        templates: items(&listing.templates),
+        prompts: items(&listing.prompts),
+        capabilities: listing.capabilities.clone(),
+        notes,
+        dropped,
+        ..Offer::of_tools(handle.config(), tools)
+    };
     Some((offer, listing))
 }

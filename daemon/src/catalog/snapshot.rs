@@ -4,7 +4,9 @@
 //! Promise: tools are sorted by exposed name, each item is serialised once, and a tool that a view
 //! does not show cannot be found in it either. May not touch: servers, files.
 
+use super::exposed::Utility;
 use super::filter::{self, Spelling, ToolNames};
+use super::native::{self, NativeView};
 use crate::config::{ProfileConfig, ProfileConversations};
 use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
 use hermes_proto::shim::hello::Only;
@@ -62,7 +64,33 @@ pub struct Quota {
     pub per_session: Option<NonZeroU32>,
 }
 
-/// One tool as clients see it.
+/// What a server is asked for when an item is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemKind {
+    /// `tools/call`.
+    Tool,
+    /// One of the four tools that hermesd makes from a server's resources and prompts.
+    Utility(Utility),
+    /// `resources/read`; `raw` of the origin is the URI.
+    Resource,
+    /// `prompts/get`; `raw` of the origin is the prompt's name.
+    Prompt,
+    /// `completion/complete` for a resource template or a prompt.
+    Completion,
+}
+
+/// What servers offer besides tools; each list sorted by name, items as clients see them.
+#[derive(Debug, Default)]
+pub struct Natives {
+    /// Resources by URI.
+    pub resources: Vec<Arc<Tool>>,
+    /// Templates by URI template.
+    pub templates: Vec<Arc<Tool>>,
+    /// Prompts by name.
+    pub prompts: Vec<Arc<Tool>>,
+}
+
+/// One tool, resource, template or prompt as clients see it.
 #[derive(Debug, Clone)]
 pub struct Tool {
     /// Its name for clients.
@@ -77,6 +105,8 @@ pub struct Tool {
     pub hints: ToolHints,
     /// Why it is neither shown nor called until a person approves it; `None`: it is shown.
     pub withheld: Option<Arc<str>>,
+    /// What using it means.
+    pub kind: ItemKind,
 }
 
 impl Tool {
@@ -111,20 +141,22 @@ pub struct ServerNotes {
 pub struct Catalog {
     revision: u64,
     tools: Vec<Arc<Tool>>,
+    natives: Natives,
     notes: BTreeMap<ServerName, ServerNotes>,
     profiles: BTreeMap<ProfileName, ProfileConfig>,
     views: Mutex<HashMap<(ProfileName, Only), Arc<View>>>,
 }
 
 impl Catalog {
-    /// A catalogue of `tools` (any order; names must be unique).
+    /// A catalogue of `tools` (any order; names must be unique) and what there is besides.
     pub fn new(
         mut tools: Vec<Arc<Tool>>,
+        natives: Natives,
         notes: BTreeMap<ServerName, ServerNotes>,
         profiles: BTreeMap<ProfileName, ProfileConfig>,
     ) -> Self {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { revision: 0, tools, notes, profiles, views: Mutex::default() }
+        Self { revision: 0, tools, natives, notes, profiles, views: Mutex::default() }
     }
 
     /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
@@ -167,7 +199,7 @@ impl Catalog {
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
         let Some(config) = self.profiles.get(profile) else {
-            return View::of(profile.clone(), only, Quota::default(), Vec::new());
+            return View::of(profile.clone(), only, Quota::default(), Vec::new(), Natives::default());
         };
         let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
         let names: Vec<ToolNames<'_>> = shown
@@ -183,7 +215,17 @@ impl Catalog {
         let kept = filter::apply(&config.tools, &names, Spelling::Either).visible;
         let tools = shown.into_iter().zip(kept).filter(|(_, keep)| *keep);
         let quota = Quota { per_day: config.quota_per_day, per_session: config.quota_per_session };
-        View::of(profile.clone(), only, quota, tools.map(|(tool, _)| exposed_for(config, tool)).collect())
+        let tools = tools.map(|(tool, _)| exposed_for(config, tool)).collect();
+        let of = |items: &[Arc<Tool>]| {
+            let shown = items.iter().filter(|item| shows(config, only, item));
+            shown.map(|item| exposed_for(config, item)).collect()
+        };
+        let natives = Natives {
+            resources: of(&self.natives.resources),
+            templates: of(&self.natives.templates),
+            prompts: of(&self.natives.prompts),
+        };
+        View::of(profile.clone(), only, quota, tools, natives)
     }
 }
 
@@ -209,6 +251,7 @@ fn shows(profile: &ProfileConfig, only: Only, tool: &Tool) -> bool {
 fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
     let single = profile.servers.as_ref().is_some_and(|servers| servers.len() == 1);
     match &tool.origin {
+        Origin::Server { .. } if tool.kind == ItemKind::Resource => tool.clone(),
         Origin::Server { raw, .. } if profile.raw_names && single => Arc::new(Tool {
             name: ExposedName::new(raw.as_str()),
             json: super::build::renamed(&tool.json, raw.as_str()),
@@ -228,23 +271,22 @@ pub struct View {
     by_name: HashMap<ExposedName, Arc<Tool>>,
     list: Box<RawValue>,
     digest: [u8; 32],
+    natives: NativeView,
 }
 
 impl View {
-    fn of(profile: ProfileName, only: Only, quota: Quota, tools: Vec<Arc<Tool>>) -> Self {
+    fn of(profile: ProfileName, only: Only, quota: Quota, tools: Vec<Arc<Tool>>, natives: Natives) -> Self {
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
-        let mut list = String::from("{\"tools\":[");
-        for (i, tool) in tools.iter().enumerate() {
-            if i > 0 {
-                list.push(',');
-            }
-            list.push_str(tool.json.get());
-        }
-        list.push_str("]}");
-        let digest = Sha256::digest(list.as_bytes()).into();
-        let list = RawValue::from_string(list).expect("items are valid JSON");
-        Self { profile, only, quota, tools, by_name, list, digest }
+        let list = native::list("tools", &tools);
+        let digest = Sha256::digest(list.get().as_bytes()).into();
+        let natives = NativeView::of(natives);
+        Self { profile, only, quota, tools, by_name, list, digest, natives }
+    }
+
+    /// Resources, templates and prompts.
+    pub fn natives(&self) -> &NativeView {
+        &self.natives
     }
 
     /// Whose view it is.
@@ -274,7 +316,10 @@ impl View {
 
     /// The tool that `server` calls `raw`, if this view shows it.
     pub fn tool_of(&self, server: &str, raw: &str) -> Option<&Arc<Tool>> {
-        self.by_name.values().find(|tool| match &tool.origin {
+        // The shown ones first: they are in order, and a utility never hides a tool of the same name.
+        let own = |tool: &&Arc<Tool>| tool.kind == ItemKind::Tool;
+        let all = || self.tools.iter().chain(self.by_name.values());
+        all().filter(own).chain(all()).find(|tool| match &tool.origin {
             Origin::Server { server: own, raw: name } => own.as_str() == server && name.as_str() == raw,
             Origin::Conversations { .. } => server == "hermes" && tool.name.as_str() == raw,
         })

@@ -123,10 +123,17 @@ pub fn vet(offer: &Offer, said: &BTreeMap<String, pins::Pin>, stored: Stored<'_>
     verdict
 }
 
-/// Looks through every text of one server's tools.
+/// Looks through every text of one server that a model may read.
 pub fn findings(offer: &Offer, foreign: &Foreign) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, json) in &offer.tools {
+    let lists = [
+        ("tool", &offer.tools),
+        ("prompt", &offer.prompts),
+        ("resource", &offer.resources),
+        ("template", &offer.templates),
+    ];
+    let items = lists.into_iter().flat_map(|(kind, items)| items.iter().map(move |item| (kind, item)));
+    for (what, (name, json)) in items {
         let Ok(value) = serde_json::from_str::<Value>(json.get()) else { continue };
         let mut texts = vec![name.as_str()];
         model_visible(&value, &mut texts);
@@ -135,7 +142,7 @@ pub fn findings(offer: &Offer, foreign: &Foreign) -> Vec<String> {
             if !seen.contains(&finding.kind) {
                 seen.push(finding.kind);
                 let (kind, excerpt) = (finding.kind.word(), finding.excerpt);
-                found.push(format!("tool `{name}`: its text looks like an injection ({kind}): {excerpt}"));
+                found.push(format!("{what} `{name}`: its text looks like an injection ({kind}): {excerpt}"));
             }
         }
     }
@@ -225,13 +232,7 @@ mod tests {
             let json = serde_json::json!({ "name": name, "description": description });
             ((*name).to_owned(), RawValue::from_string(json.to_string()).unwrap())
         };
-        Offer {
-            config: Arc::new(config),
-            tools: tools.iter().map(item).collect(),
-            notes: vec![],
-            dropped: 0,
-            verdict: Verdict::default(),
-        }
+        Offer::of_tools(Arc::new(config), tools.iter().map(item).collect())
     }
 
     fn judge(offer: &Offer, pins: &Pins) -> Verdict {

@@ -4,7 +4,8 @@
 //! them all, and an error would make some give up the whole session.
 
 use super::resume::Resumed;
-use crate::call::{ToolCall, route};
+use crate::call::trace::Trace;
+use crate::call::{Target, ToolCall, route};
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
@@ -76,9 +77,12 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
         }
         "tools/list" => Route::Now(Reply::Result(view.list().to_owned())),
         "tools/call" => call(params),
-        "resources/list" => Route::Now(list("resources")),
-        "resources/templates/list" => Route::Now(list("resourceTemplates")),
-        "prompts/list" => Route::Now(list("prompts")),
+        "resources/list" => Route::Now(Reply::Result(view.natives().resources.clone())),
+        "resources/templates/list" => Route::Now(Reply::Result(view.natives().resource_templates.clone())),
+        "prompts/list" => Route::Now(Reply::Result(view.natives().prompts.clone())),
+        "resources/read" => native(params, Target::Resource, "uri"),
+        "prompts/get" => native(params, Target::Prompt, "name"),
+        "completion/complete" => completion(params),
         _ => Route::Now(Reply::error(
             METHOD_NOT_FOUND,
             &format!("hermesd does not know the method `{method}`"),
@@ -101,11 +105,14 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
     let mut result = ObjectWriter::default();
     result
         .string("protocolVersion", revision)
-        .member("capabilities", r#"{"tools":{"listChanged":true},"logging":{}}"#)
+        .member("capabilities", CAPABILITIES)
         .member("serverInfo", info.finish().get())
         .string("instructions", INSTRUCTIONS);
     Route::Initialized(Reply::Result(result.finish()))
 }
+
+/// What every client is offered; the lists of a client may be empty.
+const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
 /// Shown to models; short, because every client pays for it in each conversation.
 const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
@@ -136,10 +143,36 @@ fn empty() -> Reply {
     Reply::Result(splice::raw(&serde_json::Map::new()))
 }
 
-fn list(key: &str) -> Reply {
-    let mut result = ObjectWriter::default();
-    result.member(key, "[]");
-    Reply::Result(result.finish())
+/// `completion/complete`: what is meant stands in `ref`.
+fn completion(params: Option<&RawValue>) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let of = members.get("ref").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    match (params, of.text("uri"), of.text("name")) {
+        (Some(params), Some(uri), _) => used(params, Target::TemplateCompletion, uri.into_owned()),
+        (Some(params), None, Some(name)) => used(params, Target::PromptCompletion, name.into_owned()),
+        _ => Route::Now(Reply::error(INVALID_PARAMS, "params need `ref` with a name or a uri")),
+    }
+}
+
+/// `resources/read` and `prompts/get`: what is meant stands under `key`.
+fn native(params: Option<&RawValue>, target: Target, key: &str) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    match (params, members.text(key)) {
+        (Some(params), Some(name)) => used(params, target, name.into_owned()),
+        _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("params need `{key}`, a string"))),
+    }
+}
+
+fn used(params: &RawValue, target: Target, name: String) -> Route {
+    let members = Members::parse(params).unwrap_or_default();
+    let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let request = route::Request {
+        name,
+        upstream: route::Upstream::native(params),
+        progress_token: meta.get("progressToken").map(ToOwned::to_owned),
+        trace: Trace::of(meta.text("traceparent").as_deref()),
+    };
+    Route::Call(ToolCall { target, ..ToolCall::of(request) })
 }
 
 #[cfg(test)]

@@ -350,10 +350,22 @@ impl Session {
 
     fn catalog_changed(&mut self) {
         let view = self.catalog.borrow_and_update().view(&self.profile, self.only);
-        let differs = view.digest() != self.view.digest();
-        self.view = view;
-        if differs && self.state.revision.is_some() {
-            self.notify("notifications/tools/list_changed");
+        let old = std::mem::replace(&mut self.view, view);
+        if self.state.revision.is_none() {
+            return;
+        }
+        let (before, now) = (old.natives(), self.view.natives());
+        let changed = [
+            (old.digest() != self.view.digest(), "notifications/tools/list_changed"),
+            (
+                before.resources.get() != now.resources.get()
+                    || before.resource_templates.get() != now.resource_templates.get(),
+                "notifications/resources/list_changed",
+            ),
+            (before.prompts.get() != now.prompts.get(), "notifications/prompts/list_changed"),
+        ];
+        for (_, method) in changed.into_iter().filter(|(differs, _)| *differs) {
+            self.notify(method);
         }
     }
 

@@ -1,0 +1,187 @@
+//! What is asked of a server for each kind of item, and the answers of the utility tools.
+//!
+//! Pure. The lists come from what the daemon knows already, all pages of it; `read_resource` and
+//! `get_prompt` give the JSON that Hermes Agent's tools of these names give.
+
+use super::route::Upstream;
+use crate::catalog::exposed::Utility;
+use crate::catalog::snapshot::{ItemKind, Tool};
+use crate::jsonrpc::reply::Reply;
+use crate::jsonrpc::splice::{self, Members, ObjectWriter};
+use crate::names::RawTool;
+use crate::server::listing::{Item, Listing};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// One request to a server.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) method: &'static str,
+    pub(super) params: Box<RawValue>,
+    /// Where the wire's token belongs; `None`: the wire finds the place.
+    pub(super) hole: Option<usize>,
+}
+
+/// The method by which an item is used, for the audit.
+pub(super) fn client_method(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Tool | ItemKind::Utility(_) => "tools/call",
+        ItemKind::Resource => "resources/read",
+        ItemKind::Prompt => "prompts/get",
+        ItemKind::Completion => "completion/complete",
+    }
+}
+
+/// What the server is asked for.
+pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
+    let with = |member: &str, text: &str| {
+        let mut quoted = String::new();
+        splice::push_string(&mut quoted, text);
+        let params = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        params.with(member, &quoted)
+    };
+    match tool.kind {
+        ItemKind::Tool => {
+            let (params, hole) = upstream.params(raw);
+            Asked { method: "tools/call", params, hole: Some(hole) }
+        }
+        ItemKind::Resource => {
+            Asked { method: "resources/read", params: with("uri", raw.as_str()), hole: None }
+        }
+        ItemKind::Prompt => Asked { method: "prompts/get", params: with("name", raw.as_str()), hole: None },
+        ItemKind::Completion => {
+            let params = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+            let of = params.get("ref").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+            let key = if of.get("uri").is_some() { "uri" } else { "name" };
+            let mut quoted = String::new();
+            splice::push_string(&mut quoted, raw.as_str());
+            let params = params.with("ref", of.with(key, &quoted).get());
+            Asked { method: "completion/complete", params, hole: None }
+        }
+        ItemKind::Utility(utility) => {
+            let (method, members): (_, &[&str]) = match utility {
+                Utility::ListResources | Utility::ReadResource => ("resources/read", &["uri"]),
+                Utility::ListPrompts | Utility::GetPrompt => ("prompts/get", &["name", "arguments"]),
+            };
+            let given = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+            let mut params = ObjectWriter::default();
+            for member in members {
+                if let Some(value) = given.get(member) {
+                    params.member(member, value.get());
+                }
+            }
+            Asked { method, params: params.finish(), hole: None }
+        }
+    }
+}
+
+/// The answer that needs no server.
+pub(super) fn known(utility: Utility, listing: Option<&Listing>) -> Option<Reply> {
+    let (member, keys, items): (_, &[&str], &[Item]) = match utility {
+        Utility::ListResources => {
+            ("resources", &["uri", "name", "description", "mimeType"], listing.map_or(&[], |l| &l.resources))
+        }
+        Utility::ListPrompts => {
+            ("prompts", &["name", "description", "arguments"], listing.map_or(&[], |l| &l.prompts))
+        }
+        Utility::ReadResource | Utility::GetPrompt => return None,
+    };
+    let short = |item: &Item| {
+        let mut whole: Map<String, Value> = serde_json::from_str(item.raw.get()).unwrap_or_default();
+        let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), whole.remove(*key)?)));
+        Value::Object(kept.filter(|(_, value)| !value.is_null()).collect())
+    };
+    Some(text_result(&json!({ member: items.iter().map(short).collect::<Vec<_>>() })))
+}
+
+/// The answer of `read_resource` or `get_prompt`, from what the server gave.
+pub(super) fn rendered(utility: Utility, result: &RawValue) -> Reply {
+    let result: Value = serde_json::from_str(result.get()).unwrap_or(Value::Null);
+    match utility {
+        Utility::ListResources | Utility::ReadResource => {
+            let contents = result["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let part = |content: &Value| match (content["text"].as_str(), content["blob"].as_str()) {
+                (Some(text), _) => Some(text.to_owned()),
+                (None, Some(blob)) => Some(format!("[binary data, {} bytes]", blob.len())),
+                (None, None) => None,
+            };
+            let parts: Vec<String> = contents.iter().filter_map(part).collect();
+            text_result(&json!({ "result": parts.join("\n") }))
+        }
+        Utility::ListPrompts | Utility::GetPrompt => {
+            let messages = result["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let message = |message: &Value| {
+                let content = &message["content"];
+                let content = if content["type"] == "text" { &content["text"] } else { content };
+                json!({ "role": message["role"], "content": content })
+            };
+            let mut answer = json!({ "messages": messages.iter().map(message).collect::<Vec<_>>() });
+            if let Some(description) = result["description"].as_str() {
+                answer["description"] = description.into();
+            }
+            text_result(&answer)
+        }
+    }
+}
+
+/// The contents of a resource under the URI that its client asked for, where that is not the server's.
+pub(super) fn under_its_name(tool: &Tool, raw: &RawTool, result: Box<RawValue>) -> Box<RawValue> {
+    if tool.name.as_str() == raw.as_str() {
+        return result;
+    }
+    let Ok(members) = Members::parse(&result) else { return result };
+    let Some(Ok(contents)) =
+        members.get("contents").map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()))
+    else {
+        return result;
+    };
+    let mut quoted = String::new();
+    splice::push_string(&mut quoted, tool.name.as_str());
+    let renamed: Vec<String> = contents
+        .iter()
+        .map(|content| match Members::parse(content) {
+            Ok(members) if members.text("uri").as_deref() == Some(raw.as_str()) => {
+                members.with("uri", &quoted).get().to_owned()
+            }
+            _ => content.get().to_owned(),
+        })
+        .collect();
+    members.with("contents", &format!("[{}]", renamed.join(",")))
+}
+
+fn text_result(answer: &Value) -> Reply {
+    Reply::Result(splice::raw(&json!({ "content": [{ "type": "text", "text": answer.to_string() }] })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(reply: &Reply) -> Value {
+        let (Reply::Result(body) | Reply::Error(body)) = reply;
+        let body: Value = serde_json::from_str(body.get()).unwrap();
+        serde_json::from_str(body["content"][0]["text"].as_str().unwrap()).unwrap()
+    }
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        RawValue::from_string(value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn texts_are_joined_and_binary_parts_are_named() {
+        let result = json!({ "contents": [{ "text": "a" }, { "blob": "QUJD" }, { "text": "b" }] });
+        let answer = text(&rendered(Utility::ReadResource, &raw(&result)));
+        assert_eq!(answer, json!({ "result": "a\n[binary data, 4 bytes]\nb" }));
+    }
+
+    #[test]
+    fn prompts_lose_their_frames_and_keep_what_is_no_text() {
+        let image = json!({ "type": "image", "data": "QQ==", "mimeType": "image/png" });
+        let result = json!({ "description": "d", "messages": [
+            { "role": "user", "content": { "type": "text", "text": "hi" } }, { "role": "assistant", "content": image }] });
+        let answer = text(&rendered(Utility::GetPrompt, &raw(&result)));
+        let wanted = json!({ "description": "d", "messages": [
+            { "role": "user", "content": "hi" }, { "role": "assistant", "content": image }] });
+        assert_eq!(answer, wanted);
+    }
+}
