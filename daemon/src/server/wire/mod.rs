@@ -7,6 +7,7 @@
 //! config, the catalogue.
 
 pub mod inbound;
+mod lines;
 
 pub mod pending;
 pub mod task;
