@@ -227,8 +227,14 @@ fn a_message_over_the_limit_is_answered_and_the_stream_goes_on() {
     let mut pump = connected(FRESH);
     client(&mut pump, &"x".repeat(DEFAULT_MAX_LINE));
     client(&mut pump, &format!("y\n{LIST}\n"));
-    assert!(shown(&mut pump).contains("-32700"));
+    let answer = shown(&mut pump);
+    assert!(answer.contains("-32600") && answer.contains("\"id\":null"), "{answer}");
     assert_eq!(sent(&mut pump), format!("{LIST}\n"));
+    // With an id at its front the request itself is answered, not a stranger.
+    client(&mut pump, r#"{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"t":""#);
+    client(&mut pump, &"x".repeat(DEFAULT_MAX_LINE));
+    client(&mut pump, "\"}}\n");
+    assert!(shown(&mut pump).contains("\"id\":\"big\""));
 }
 
 #[test]
