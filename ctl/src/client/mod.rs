@@ -367,8 +367,8 @@ mod tests {
 
     #[test]
     fn the_daemons_words_and_hint_arrive_apart_whatever_the_code() {
-        for of in [Status::failed_precondition::<String>, Status::unavailable, Status::internal] {
-            let status = of("no server `x`\nhint: see `hermesctl servers`".to_owned());
+        for code in [Code::FailedPrecondition, Code::Unavailable, Code::Internal, Code::Unknown] {
+            let status = Status::new(code, "no server `x`\nhint: see `hermesctl servers`");
             let failure = failure(PEER, &status);
             assert_eq!(
                 (failure.to_string().as_str(), failure.hint(), failure.code()),
