@@ -116,9 +116,13 @@ impl Stage {
             fs::write(self.home().join(name), bytes).with_context(|| format!("cannot write {name}"))?;
         }
         let server = programs.server.to_str().context("the path of the demo server is not UTF-8")?;
+        let home = self.home();
+        let home = home.to_str().context("the path of the demo's folder is not UTF-8")?;
         // JSON strings are YAML strings; `${` would be a variable.
-        let command = serde_json::Value::from(server.replace("${", "$${"));
-        let config = format!("mcp_servers:\n  demo:\n    command: {command}\n    start: eager\n");
+        let [command, cwd] = [server, home].map(|text| serde_json::Value::from(text.replace("${", "$${")));
+        // The person's home may not exist (containers), and is nothing of the demo's.
+        let config =
+            format!("mcp_servers:\n  demo:\n    command: {command}\n    cwd: {cwd}\n    start: eager\n");
         fs::write(self.home().join("config.yaml"), config).context("cannot write config.yaml")
     }
 
