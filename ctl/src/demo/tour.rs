@@ -121,7 +121,9 @@ fn connect(
         while !session.wait_note("notifications/tools/list_changed", LOOK_EVERY)? {
             let status: Value = admin_json(stage, &["servers", "--json"])?;
             if let Some(why) = given_up(&status) {
-                bail!("the demo server {why}{}", stage.last_words());
+                let shown =
+                    stage.admin(&["servers", "show", "demo"]).output().context("cannot run hermesctl")?;
+                bail!("the demo server {why}\n{}", String::from_utf8_lossy(&shown.stdout).trim_end());
             }
             ensure!(Instant::now() < end, "the tools of the demo server did not come{}", stage.last_words());
         }
