@@ -28,6 +28,14 @@ pub enum Failure {
         /// Where it was looked for and what happened.
         message: String,
     },
+    /// hermesd is there and does not react. Exit code 3.
+    #[error("{message}")]
+    Silent {
+        /// Which process, and what it does not do.
+        message: String,
+        /// How to end it.
+        hint: String,
+    },
     /// Reading or writing a stream of this process failed. Exit code 1, silent for a closed pipe.
     #[error("{0}")]
     Stream(#[from] io::Error),
@@ -57,14 +65,14 @@ impl Failure {
         match self {
             Self::Refused { .. } | Self::Stream(_) => 1,
             Self::Usage { .. } => 2,
-            Self::Unreachable { .. } => 3,
+            Self::Unreachable { .. } | Self::Silent { .. } => 3,
         }
     }
 
     /// What to do next; empty when there is nothing to say.
     pub fn hint(&self) -> &str {
         match self {
-            Self::Refused { hint, .. } | Self::Usage { hint, .. } => hint,
+            Self::Refused { hint, .. } | Self::Usage { hint, .. } | Self::Silent { hint, .. } => hint,
             Self::Unreachable { .. } => "start it with `hermesctl daemon start`",
             Self::Stream(_) => "",
         }

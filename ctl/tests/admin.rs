@@ -30,6 +30,10 @@ impl Scripted {
     fn server(&self, request: Request<pb::ServerRequest>, phase: pb::Phase) -> Answer<pb::ServerResponse> {
         let request = request.into_inner();
         self.checked(&request.home)?;
+        if request.server == "broken" {
+            let text = "server `broken` is parked: exit code 127\nhint: `hermesctl servers show broken`";
+            return Err(Status::unavailable(text));
+        }
         if request.server != "fs" {
             let text = format!("no server `{}`\nhint: `hermesctl servers` lists them", request.server);
             return Err(Status::not_found(text));
@@ -238,6 +242,48 @@ fn a_refusal_has_the_daemons_words_and_hint_and_code_one() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(err(&refused), "error: no server `nope`\nhint: `hermesctl servers` lists them\n");
     assert_eq!(out(&refused), "");
+}
+
+/// Whatever code the daemon chose for it: a server that fails is no daemon that is away.
+#[test]
+fn a_server_that_cannot_start_is_not_a_missing_daemon() {
+    let daemon = Daemon::start();
+    let failed = daemon.ctl(&["servers", "start", "broken"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = "error: server `broken` is parked: exit code 127\nhint: `hermesctl servers show broken`\n";
+    assert_eq!(err(&failed), said);
+}
+
+/// A daemon that stands still is named with its pid, and nobody waits for the end of its work.
+#[test]
+fn a_frozen_daemon_is_given_up_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().canonicalize().unwrap().join("home");
+    let run = dir.path().canonicalize().unwrap().join("run");
+    fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
+    fs::create_dir_all(home.join("hermesd")).unwrap();
+    let said = serde_json::json!({ "dir": run, "pid": 4_000_123, "started": 1, "version": "0" });
+    fs::write(home.join("hermesd/endpoint.json"), said.to_string()).unwrap();
+    // The kernel accepts for it; nobody ever reads.
+    let _frozen = std::os::unix::net::UnixListener::bind(run.join("control.sock")).unwrap();
+    let ctl = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hermesctl"));
+        command.args(args).arg("--home").arg(&home).env("HERMESD_RUNTIME_DIR", &run);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let verbs: [&[&str]; 4] =
+        [&["status"], &["mcp", "test", "fs"], &["servers", "restart", "fs"], &["call", "fs", "read"]];
+    for child in verbs.map(ctl) {
+        let output = child.wait_with_output().unwrap();
+        let text = err(&output);
+        assert!(
+            text.starts_with("error: hermesd (pid 4000123) accepts connections but does not answer"),
+            "{text}"
+        );
+        assert!(text.contains("`kill -9 4000123`"), "{text}");
+        assert_eq!(output.status.code(), Some(3));
+    }
 }
 
 #[test]

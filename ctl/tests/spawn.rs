@@ -120,3 +120,39 @@ fn started_as_hermes_other_verbs_fail_clearly() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("error: started as `hermes`") && text.contains("\nhint: "), "{text}");
 }
+
+/// Whoever waits for a daemon that cannot run hears its own reason, and hears it at once.
+#[test]
+fn the_last_words_of_a_daemon_that_ended_at_once_reach_whoever_asked_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bin, home, run) = (dir.path().join("bin"), dir.path().join("home"), dir.path().join("run"));
+    fs::create_dir(&bin).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&run).unwrap();
+    let ctl = bin.join("hermesctl");
+    copy_of_hermesctl(&ctl);
+    program(
+        &bin.join("hermesd"),
+        "#!/bin/sh\n[ \"$1\" = config ] && exit 0\n[ \"$HERMESD_STDERR\" = off ] || exit 9\necho 'error: the moon is full' >&2\nexit 1\n",
+    );
+    let command = |args: &[&str]| {
+        let mut command = Command::new(&ctl);
+        command.args(args).arg("--home").arg(&home).env_clear();
+        command.env("HOME", dir.path()).env("PATH", "/usr/bin:/bin").env("HERMESD_RUNTIME_DIR", &run);
+        command
+    };
+    let started = command(&["daemon", "start"]).output().unwrap();
+    let said = String::from_utf8(started.stderr).unwrap();
+    assert!(said.starts_with("error: hermesd ended at once: the moon is full\nhint: "), "{said}");
+    assert_eq!(started.status.code(), Some(1));
+
+    let checked = command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("error: hermesd cannot run: the moon is full\n"), "{said}");
+    assert_eq!(checked.status.code(), Some(3));
+
+    let mut shim = command(&["mcp", "serve"]);
+    let mut shim = shim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(shim.stdin.take().unwrap(), "{LIST}").unwrap();
+    let answer = String::from_utf8(shim.wait_with_output().unwrap().stdout).unwrap();
+    assert!(answer.contains("ended at once: the moon is full"), "{answer}");
+}

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 #[derive(serde::Serialize)]
 struct Report<'a> {
     file: String,
+    exists: bool,
     ok: bool,
     servers: Vec<&'a str>,
     findings: Vec<Entry<'a>>,
@@ -44,23 +45,34 @@ pub fn run(home: &Home, json: bool) -> ExitCode {
         ..finding.clone()
     };
     let findings: Vec<Finding> = config.findings.iter().map(masked).collect();
+    // Without a file hermesd runs, with no servers: no error, but rarely what was meant.
+    let exists = config.file.symlink_metadata().is_ok();
     let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
     let text = if json {
         let report = Report {
             file: config.file.display().to_string(),
+            exists,
             ok,
             servers: config.servers.keys().map(crate::names::ServerName::as_str).collect(),
             findings: findings.iter().map(entry).collect(),
         };
         serde_json::to_string_pretty(&report).expect("text and numbers serialise") + "\n"
     } else {
-        let last = if ok { "no errors" } else { "errors found" };
+        let last = match (exists, ok) {
+            (false, _) => "does not exist: no servers; add them under mcp_servers".to_owned(),
+            (true, true) => format!("{}, no errors", servers(config.servers.len())),
+            (true, false) => format!("{}, errors found", servers(config.servers.len())),
+        };
         let (findings, file) = (config::render_findings(&findings), config.file.display());
-        format!("{findings}{file}: {} servers, {last}\n", config.servers.len())
+        format!("{findings}{file}: {last}\n")
     };
     // A closed pipe loses the text, not the exit code.
     let _ = std::io::stdout().write_all(text.as_bytes());
     if ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn servers(count: usize) -> String {
+    if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
 fn entry(finding: &Finding) -> Entry<'_> {

@@ -12,6 +12,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServiceExt};
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -123,7 +124,25 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
+/// What a person who starts it by hand should know.
+const ABOUT: &str = concat!(
+    "hermes-demo-server ",
+    env!("CARGO_PKG_VERSION"),
+    "\n\nA small MCP server with the tools echo, count and whoami. `hermesctl demo` runs it behind hermesd.\n\
+     Takes no options; speaks MCP (one JSON-RPC message a line) on stdin and stdout until stdin is closed.\n"
+);
+
 fn main() -> ExitCode {
+    if let Some(word) = std::env::args_os().nth(1) {
+        let asked = ["--help", "-h", "--version", "-V", "help"].iter().any(|known| word == **known);
+        // A closed stream loses the text, not the exit code.
+        let (_, code) = if asked {
+            (std::io::stdout().write_all(ABOUT.as_bytes()), ExitCode::SUCCESS)
+        } else {
+            (std::io::stderr().write_all(ABOUT.as_bytes()), ExitCode::from(2))
+        };
+        return code;
+    }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;
     };

@@ -119,8 +119,9 @@ impl Home {
         self.state_dir().join("endpoint.json")
     }
 
-    /// Folder name of this home inside a runtime folder that several homes share.
-    fn runtime_name(&self) -> String {
+    /// Folder name of this home inside a runtime folder that several homes share: `hermesd` for
+    /// the default one, else with ten letters and digits that are its own.
+    pub fn runtime_name(&self) -> String {
         if self.is_default {
             return "hermesd".to_owned();
         }

@@ -2,6 +2,7 @@
 
 use crate::world;
 use hermes_tests::Script;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Without a daemon every admin command exits 3 and says how to start one.
@@ -63,6 +64,32 @@ fn tools_lists_the_catalogue() {
     let echo = list.iter().find(|t| t["name"] == "mcp_w_echo").unwrap();
     assert_eq!((&echo["server"], &echo["raw_name"]), (&json!("w"), &json!("echo")));
     assert!(w.ctl(["tools"]).succeeds().stdout.contains("mcp_w_echo"));
+}
+
+/// A profile that does not exist is an error that names those which do, not an empty list.
+#[test]
+fn an_unknown_profile_is_refused_by_name() {
+    let w = world().server("w", Script::new()).yaml("hermesd:\n  profiles:\n    work: { servers: [w] }");
+    let _daemon = w.start();
+    for run in [w.ctl(["tools", "--profile", "nope"]), w.ctl(["call", "--profile", "nope", "w", "echo"])] {
+        let run = run.exits(1);
+        assert!(run.stderr.starts_with("error: no profile `nope`"), "{run:?}");
+        assert_eq!(run.last_error_line(), "hint: there are: default, work");
+    }
+    w.ctl(["tools", "--profile", "work"]).succeeds();
+}
+
+/// A daemon that stands still is given up, and named with what ends it.
+#[test]
+fn a_stopped_daemon_is_named_with_its_pid() {
+    let w = world().server("w", Script::new());
+    let daemon = w.start();
+    daemon.signal(Signal::STOP);
+    let run = w.ctl(["servers", "restart", "w"]).exits(3);
+    daemon.signal(Signal::CONT);
+    assert!(run.stderr.contains(&format!("hermesd (pid {})", daemon.pid())), "{run:?}");
+    assert!(run.last_error_line().contains(&format!("`kill -9 {}`", daemon.pid())), "{run:?}");
+    w.ctl(["status"]).succeeds();
 }
 
 /// `call` calls a tool on the same road as a client, and its exit code tells the outcome.

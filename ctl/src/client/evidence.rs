@@ -1,6 +1,6 @@
 //! Verbs about what happened and what a person decided: audit, figures, pins, approvals.
 
-use super::{AT_HAND, Client, Follow, answer, failure, timed};
+use super::{AT_HAND, Client, Follow, Peer, answer, failure, timed};
 use crate::failure::Failure;
 use hermes_proto::control as pb;
 use tonic::{Request, Streaming};
@@ -8,6 +8,7 @@ use tonic::{Request, Streaming};
 /// Audit rows as they come.
 #[derive(Debug)]
 pub struct Audit {
+    peer: Peer,
     stream: Streaming<pb::AuditChunk>,
 }
 
@@ -20,7 +21,12 @@ impl Audit {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Vec<pb::AuditEntry>>, Failure> {
-        Ok(self.stream.message().await.map_err(|status| failure(&status))?.map(|chunk| chunk.entries))
+        Ok(self
+            .stream
+            .message()
+            .await
+            .map_err(|status| failure(self.peer, &status))?
+            .map(|chunk| chunk.entries))
     }
 }
 
@@ -31,7 +37,8 @@ impl Client {
     /// As [`status`](Self::status).
     pub async fn audit(&mut self, wanted: pb::AuditRequest, follow: Follow) -> Result<Audit, Failure> {
         let request = pb::AuditRequest { home: self.home.clone(), follow: follow == Follow::Yes, ..wanted };
-        Ok(Audit { stream: answer(self.stub.audit(Request::new(request)).await)? })
+        let peer = self.peer;
+        Ok(Audit { peer, stream: answer(self.peer, self.stub.audit(Request::new(request)).await)? })
     }
 
     /// Latencies and outcomes by server and tool.
@@ -40,7 +47,7 @@ impl Client {
     /// As [`status`](Self::status).
     pub async fn stats(&mut self) -> Result<pb::StatsResponse, Failure> {
         let request = pb::StatsRequest { home: self.home.clone() };
-        answer(self.stub.stats(timed(request, AT_HAND)).await)
+        answer(self.peer, self.stub.stats(timed(request, AT_HAND)).await)
     }
 
     /// All metrics as text.
@@ -49,7 +56,7 @@ impl Client {
     /// As [`status`](Self::status).
     pub async fn metrics(&mut self) -> Result<String, Failure> {
         let request = pb::MetricsRequest { home: self.home.clone() };
-        Ok(answer(self.stub.metrics(timed(request, AT_HAND)).await)?.text)
+        Ok(answer(self.peer, self.stub.metrics(timed(request, AT_HAND)).await)?.text)
     }
 
     /// Pinned texts; an empty server means all.
@@ -62,7 +69,7 @@ impl Client {
             server: server.to_owned(),
             changed_only: which == Which::Changed,
         };
-        answer(self.stub.list_pins(timed(request, AT_HAND)).await)
+        answer(self.peer, self.stub.list_pins(timed(request, AT_HAND)).await)
     }
 
     /// Makes changed texts count; an empty name means all of the server. Answers the names.
@@ -75,7 +82,7 @@ impl Client {
             server: server.to_owned(),
             name: name.to_owned(),
         };
-        Ok(answer(self.stub.approve_pins(timed(request, AT_HAND)).await)?.approved)
+        Ok(answer(self.peer, self.stub.approve_pins(timed(request, AT_HAND)).await)?.approved)
     }
 
     /// Waiting calls and standing approvals.
@@ -84,7 +91,7 @@ impl Client {
     /// As [`status`](Self::status).
     pub async fn approvals(&mut self) -> Result<pb::ListApprovalsResponse, Failure> {
         let request = pb::ListApprovalsRequest { home: self.home.clone() };
-        answer(self.stub.list_approvals(timed(request, AT_HAND)).await)
+        answer(self.peer, self.stub.list_approvals(timed(request, AT_HAND)).await)
     }
 
     /// Decides about a waiting call; answers what came of it.
@@ -97,7 +104,7 @@ impl Client {
             id: id.to_owned(),
             decision: decision.to_owned(),
         };
-        Ok(answer(self.stub.respond_approval(timed(request, AT_HAND)).await)?.outcome)
+        Ok(answer(self.peer, self.stub.respond_approval(timed(request, AT_HAND)).await)?.outcome)
     }
 
     /// Takes a standing approval back.
@@ -106,7 +113,7 @@ impl Client {
     /// As [`status`](Self::status).
     pub async fn revoke(&mut self, id: i64) -> Result<pb::RevokeApprovalResponse, Failure> {
         let request = pb::RevokeApprovalRequest { home: self.home.clone(), id };
-        answer(self.stub.revoke_approval(timed(request, AT_HAND)).await)
+        answer(self.peer, self.stub.revoke_approval(timed(request, AT_HAND)).await)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::failure::{Done, Failure};
 use crate::render::text;
 use crate::shim::{self, Lifetime};
+use hermes_proto::endpoint;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -44,12 +45,22 @@ async fn start(cx: &Context) -> Result<Done, Failure> {
     if let Ok(mut client) = cx.client().await {
         return say(cx, "already running", &client.status().await?);
     }
-    shim::spawn(&cx.home, Lifetime::UntilStopped).map_err(|error| Failure::refused(error.to_string()))?;
+    let mut starting =
+        shim::spawn(&cx.home, Lifetime::UntilStopped).map_err(|error| Failure::refused(error.to_string()))?;
     let end = Instant::now() + START_WITHIN;
     loop {
         match cx.client().await {
             Ok(mut client) => return say(cx, "started", &client.status().await?),
-            Err(Failure::Unreachable { .. }) if Instant::now() < end => tokio::time::sleep(LOOK_EVERY).await,
+            Err(Failure::Unreachable { .. }) if Instant::now() < end => {
+                // A daemon that holds the lock was quicker than ours and is about to answer.
+                if let Some(words) = starting.ended().filter(|_| !endpoint::is_locked(&cx.home)) {
+                    return Err(Failure::Refused {
+                        message: format!("hermesd ended at once: {words}"),
+                        hint: "mend that, then start it again; `hermesctl doctor` checks the rest".to_owned(),
+                    });
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
             Err(Failure::Unreachable { .. }) => {
                 return Err(Failure::Refused {
                     message: format!("hermesd did not answer within {} s", START_WITHIN.as_secs()),

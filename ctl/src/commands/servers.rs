@@ -83,7 +83,7 @@ pub(super) fn table(cx: &Context, servers: &[pb::ServerStatus]) -> String {
     if servers.is_empty() {
         return "no servers: add them under mcp_servers in config.yaml\n".to_owned();
     }
-    let mut table = Table::new(&["server", "state", "tools", "calls", "restarts", "up", "why"]);
+    let mut table = Table::new(&["server", "state", "tools", "in flight", "restarts", "up", "why"]);
     for server in servers {
         let calls = match server.waiting {
             0 => server.in_flight.to_string(),

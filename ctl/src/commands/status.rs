@@ -38,7 +38,18 @@ fn troubles(status: &pb::GetStatusResponse) -> Vec<String> {
         }
     }
     let errors = status.findings.iter().filter(|f| f.severity == i32::from(pb::Severity::Error));
-    out.extend(errors.map(|finding| finding.message.clone()));
+    for finding in errors {
+        let message = match (finding.server.is_empty(), finding.key.is_empty()) {
+            (false, false) => format!("server `{}`: {}: {}", finding.server, finding.key, finding.message),
+            (false, true) => format!("server `{}`: {}", finding.server, finding.message),
+            (true, false) => format!("{}: {}", finding.key, finding.message),
+            (true, true) => finding.message.clone(),
+        };
+        // The state of the configuration, or of a server, says why already.
+        if !out.iter().any(|said| said.contains(&finding.message)) {
+            out.push(message);
+        }
+    }
     out
 }
 
@@ -125,10 +136,22 @@ mod tests {
         };
         assert_eq!(troubles(&status), Vec::<String>::new());
         status.servers.push(server("d", pb::Phase::Parked));
-        status.config_state = "line 3: not a mapping".into();
+        status.config_state = "line 3, column 1: not valid YAML".into();
+        let error = |message: &str| pb::Finding {
+            severity: pb::Severity::Error.into(),
+            key: "state.db".into(),
+            message: message.into(),
+            ..Default::default()
+        };
+        // The same error again as a finding, as the daemon sends it, and one that is nowhere else.
+        status.findings = vec![error("column 1: not valid YAML"), error("readable for others")];
         assert_eq!(
             troubles(&status),
-            ["configuration: line 3: not a mapping", "server `d` is parked (exit code 127)"]
+            [
+                "configuration: line 3, column 1: not valid YAML",
+                "server `d` is parked (exit code 127)",
+                "state.db: readable for others"
+            ]
         );
     }
 }

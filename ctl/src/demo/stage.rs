@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 use hermes_proto::endpoint::MCP_SOCKET;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -116,10 +117,16 @@ impl Stage {
             fs::write(self.home().join(name), bytes).with_context(|| format!("cannot write {name}"))?;
         }
         let server = programs.server.to_str().context("the path of the demo server is not UTF-8")?;
+        let home = self.home();
+        let home = home.to_str().context("the path of the demo's folder is not UTF-8")?;
         // JSON strings are YAML strings; `${` would be a variable.
-        let command = serde_json::Value::from(server.replace("${", "$${"));
-        let config = format!("mcp_servers:\n  demo:\n    command: {command}\n    start: eager\n");
-        fs::write(self.home().join("config.yaml"), config).context("cannot write config.yaml")
+        let [command, cwd] = [server, home].map(|text| serde_json::Value::from(text.replace("${", "$${")));
+        // The person's home may not exist (containers), and is nothing of the demo's.
+        let config =
+            format!("mcp_servers:\n  demo:\n    command: {command}\n    cwd: {cwd}\n    start: eager\n");
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(self.home().join("config.yaml"));
+        file.and_then(|mut file| file.write_all(config.as_bytes())).context("cannot write config.yaml")
     }
 
     fn start(&mut self, programs: &Programs, interrupt: &Interrupt) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use super::session::Session;
 use super::stage::{Interrupt, Stage, signal, wait_for};
 use crate::commands::{Format, put};
 use crate::render::text;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the bundled server's tools, and for its return after it was killed.
 const SERVER_WITHIN: Duration = Duration::from_secs(30);
+/// How long to wait for the tools before looking at what the server does.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Exposed names of the bundled server's tools.
 const ECHO: &str = "mcp_demo_echo";
 const COUNT: &str = "mcp_demo_count";
@@ -116,16 +118,34 @@ fn connect(
         }
         // The session opens at once; tools of servers that are still starting are announced.
         guide.say("   the server is still starting; waiting for tools/list_changed")?;
-        let left = end.saturating_duration_since(Instant::now());
-        ensure!(
-            session.wait_note("notifications/tools/list_changed", left)?,
-            "the tools of the demo server did not come{}",
-            stage.last_words()
-        );
+        while !session.wait_note("notifications/tools/list_changed", LOOK_EVERY)? {
+            let status: Value = admin_json(stage, &["servers", "--json"])?;
+            if let Some(why) = given_up(&status) {
+                let shown =
+                    stage.admin(&["servers", "show", "demo"]).output().context("cannot run hermesctl")?;
+                bail!("the demo server {why}\n{}", String::from_utf8_lossy(&shown.stdout).trim_end());
+            }
+            ensure!(Instant::now() < end, "the tools of the demo server did not come{}", stage.last_words());
+        }
     };
     guide.say(&format!("   {} tools: {}", tools.len(), tools.join(" ")))?;
     guide.figure("tools", tools.len());
     Ok((session, tools))
+}
+
+/// Why no tools will come from the demo server, though it was not asked to stop.
+fn given_up(servers: &Value) -> Option<String> {
+    let server = servers.as_array()?.iter().find(|server| server["name"] == "demo")?;
+    let phase = server["phase"].as_str()?;
+    let reason = server["reason"].as_str().unwrap_or("no reason given");
+    matches!(phase, "parked" | "refused" | "backing_off").then(|| format!("is {phase}: {reason}"))
+}
+
+fn admin_json(stage: &Stage, args: &[&str]) -> anyhow::Result<Value> {
+    let output = stage.admin(args).output().context("cannot run hermesctl")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "hermesctl {}: {}", args.join(" "), said.trim());
+    serde_json::from_slice(&output.stdout).context("hermesctl did not answer with JSON")
 }
 
 fn tool_names(session: &mut Session) -> anyhow::Result<Vec<String>> {
@@ -304,6 +324,15 @@ fn millis(span: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_failed_ends_the_tour_and_one_that_starts_does_not() {
+        let servers = |phase: &str| json!([{ "name": "demo", "phase": phase, "reason": "exit code 1" }]);
+        assert_eq!(given_up(&servers("parked")).as_deref(), Some("is parked: exit code 1"));
+        assert_eq!(given_up(&servers("backing_off")).as_deref(), Some("is backing_off: exit code 1"));
+        assert_eq!(given_up(&servers("starting")), None);
+        assert_eq!(given_up(&json!([])), None);
+    }
 
     #[test]
     fn percentiles_are_values_that_were_measured() {

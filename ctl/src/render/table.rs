@@ -1,10 +1,19 @@
 //! Tables: drawn on a terminal, plain aligned columns when piped.
 //!
-//! Colour only repeats what the words say, and is off with NO_COLOR or when piped.
+//! Colour only repeats what the words say, and is off with NO_COLOR or when piped. On a terminal
+//! too narrow for the columns each row becomes a block of lines: words are never broken for space.
 
 use super::text;
-use comfy_table::{Cell, Color, ContentArrangement, Table as Drawn, presets};
+use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 use std::io::{IsTerminal, stdout};
+
+/// Spaces around each column.
+const PADDING: u16 = 2;
+/// Words longer than this (paths, addresses) may be broken: no table would hold them.
+const LONGEST_WORD: usize = 24;
+
+/// Room for the text of the last column before it becomes a heap of words.
+const LEAST_PROSE: usize = 20;
 
 /// What a cell means, for its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +89,23 @@ impl Table {
     pub fn render(&self, style: Style) -> String {
         match style {
             Style::Aligned => self.aligned(),
-            Style::Drawn { colour } => self.drawn(colour),
+            Style::Drawn { colour } => self.drawn(colour, None),
         }
     }
 
-    fn drawn(&self, colour: Colour) -> String {
+    fn drawn(&self, colour: Colour, terminal: Option<u16>) -> String {
         let mut table = Drawn::new();
         table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        if let Some(columns) = terminal {
+            table.set_width(columns);
+        }
+        let least: Vec<u16> = (0..self.header.len()).map(|column| self.least_width(column)).collect();
+        // With a separator beside each column, drawn or not.
+        let borders = u16::try_from(least.len()).unwrap_or(u16::MAX).saturating_mul(PADDING + 1);
+        let needed = least.iter().fold(borders, |sum, width| sum.saturating_add(*width));
+        if let Some(columns) = table.width().filter(|columns| *columns < needed) {
+            return self.blocks(usize::from(columns));
+        }
         table.set_header(self.header.iter());
         for row in &self.rows {
             table.add_row(row.iter().map(|(cell, tone)| match (colour, colour_of(*tone)) {
@@ -94,7 +113,40 @@ impl Table {
                 _ => Cell::new(cell),
             }));
         }
+        let wide = least.iter().map(|width| ColumnConstraint::LowerBoundary(Width::Fixed(width + PADDING)));
+        table.set_constraints(wide);
         format!("{table}\n")
+    }
+
+    /// The width of a column's longest word; the last column, which says why, needs some more.
+    fn least_width(&self, column: usize) -> u16 {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(cell, _)| cell.as_str());
+        let words = cells.chain([self.header[column]]).flat_map(str::split_whitespace);
+        let longest = words.map(|word| word.chars().count()).max().unwrap_or(0).min(LONGEST_WORD);
+        let prose = if column + 1 == self.header.len() { LEAST_PROSE } else { 0 };
+        let all = self.rows.iter().filter_map(|row| row.get(column)).map(|(cell, _)| cell.chars().count());
+        u16::try_from(longest.max(all.max().unwrap_or(0).min(prose))).unwrap_or(u16::MAX)
+    }
+
+    /// Each row as its first cell and below it one line for each other cell that says something.
+    fn blocks(&self, columns: usize) -> String {
+        let label = self.header.iter().skip(1).map(|header| header.chars().count()).max().unwrap_or(0);
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut cells = self.header.iter().zip(row);
+            if let Some((_, (first, _))) = cells.next() {
+                out.push_str(first);
+                out.push('\n');
+            }
+            for (header, (cell, _)) in cells.filter(|(_, (cell, _))| !cell.is_empty()) {
+                let mut lines = wrapped(cell, columns.saturating_sub(label + 4)).into_iter();
+                out.push_str(&format!("  {header:<label$}  {}\n", lines.next().unwrap_or_default()));
+                for line in lines {
+                    out.push_str(&format!("  {:label$}  {line}\n", ""));
+                }
+            }
+        }
+        out
     }
 
     fn aligned(&self) -> String {
@@ -118,6 +170,21 @@ impl Table {
         }
         out
     }
+}
+
+/// `text` in lines of at most `width` characters, broken between words; a longer word stands alone.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn colour_of(tone: Tone) -> Option<Color> {
@@ -150,6 +217,35 @@ mod tests {
             let drawn = table().render(Style::Drawn { colour });
             assert!(!drawn.contains("\x1b[2J"), "{drawn:?}");
             assert!(drawn.contains("ready"));
+        }
+    }
+
+    fn servers() -> Table {
+        let mut table = Table::new(&["server", "state", "in flight", "why"]);
+        let why = "exit code 127; the next attempt comes in 9m 12s";
+        table.row(["filesystem", "parked", "12 +3 waiting", why].map(|cell| (cell, Tone::Plain)));
+        table.row(["b", "ready", "0", ""].map(|cell| (cell, Tone::Plain)));
+        table
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_blocks_in_place_of_columns() {
+        assert_eq!(
+            servers().drawn(Colour::Off, Some(34)),
+            "filesystem\n  state      parked\n  in flight  12 +3 waiting\n  why        exit code 127; the\n             \
+             next attempt comes in\n             9m 12s\nb\n  state      ready\n  in flight  0\n"
+        );
+    }
+
+    #[test]
+    fn no_width_breaks_a_word_or_leaves_the_terminal() {
+        for columns in 30..200 {
+            let drawn = servers().drawn(Colour::Off, Some(columns));
+            for word in ["filesystem", "parked", "attempt", "waiting", "flight"] {
+                assert!(columns < 40 || drawn.contains(word), "{columns}:\n{drawn}");
+            }
+            let widest = drawn.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= usize::from(columns), "{columns}:\n{drawn}");
         }
     }
 }

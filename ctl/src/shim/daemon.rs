@@ -3,6 +3,7 @@
 //! Promise: nothing here waits: a connection is there at once or it is an error; a daemon that is
 //! started shares nothing with the client (own session, six variables, no terminal).
 
+use super::starting::{QUIET, Starting};
 use crate::beside;
 use hermes_proto::endpoint::{self, Endpoint, EndpointError, Home};
 use rustix::fd::OwnedFd;
@@ -13,7 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 /// First argument of the helper that puts a daemon into a session of its own.
 pub const START_DAEMON: &str = "__start-daemon";
@@ -93,31 +94,53 @@ pub enum Lifetime {
     UntilStopped,
 }
 
-/// Starts a daemon for `home` and returns without waiting for its socket.
+/// Starts a daemon for `home` and returns without waiting for its socket. Dropping the answer
+/// only means that nobody hears why it ended.
 ///
 /// # Errors
 /// [`ReachError::NoProgram`], [`ReachError::Spawn`].
-pub fn spawn(home: &Home, lifetime: Lifetime) -> Result<(), ReachError> {
+pub fn spawn(home: &Home, lifetime: Lifetime) -> Result<Starting, ReachError> {
     let program = beside::find("hermesd").ok_or(ReachError::NoProgram)?;
     let failed = |source| ReachError::Spawn { program: program.clone(), source };
-    let helper = beside::own_exe().map_err(failed)?;
-    let mut command = Command::new(helper);
+    let mut command = Command::new(beside::own_exe().map_err(failed)?);
     command.arg(START_DAEMON).arg(&program).arg("run");
     match lifetime {
         Lifetime::WhileUsed => command.args(["--idle-exit", IDLE_EXIT]),
         Lifetime::UntilStopped => &mut command,
     };
+    let starting = prepare(&mut command, home).map_err(failed)?;
+    let status = command.spawn().and_then(|mut child| child.wait()).map_err(failed)?;
+    if status.success() { Ok(starting) } else { Err(failed(io::Error::other(status.to_string()))) }
+}
+
+/// A daemon that ends as soon as it has started, as a child of ours: says whether one could run.
+/// Starts like any other, so that a client which comes just now is served by it.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn trial(home: &Home) -> Result<(Child, Starting), ReachError> {
+    let program = beside::find("hermesd").ok_or(ReachError::NoProgram)?;
+    let failed = |source| ReachError::Spawn { program: program.clone(), source };
+    let mut command = Command::new(&program);
+    command.args(["run", "--idle-exit", "1ms"]).process_group(0);
+    let starting = prepare(&mut command, home).map_err(failed)?;
+    Ok((command.spawn().map_err(failed)?, starting))
+}
+
+/// The home, environment, folder and stdio that every daemon of ours starts with.
+fn prepare(command: &mut Command, home: &Home) -> io::Result<Starting> {
     if !home.is_default() {
         command.arg("--home").arg(home.path());
     }
     command.env_clear().envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.env(QUIET.0, QUIET.1);
     if let Some(dir) = std::env::var_os(RUNTIME_DIR).filter(|dir| !dir.is_empty()) {
         // The daemon starts in another folder.
         command.env(RUNTIME_DIR, std::path::absolute(&dir).unwrap_or_else(|_| dir.into()));
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-    let status = command.spawn().and_then(|mut child| child.wait()).map_err(failed)?;
-    if status.success() { Ok(()) } else { Err(failed(io::Error::other(status.to_string()))) }
+    let (starting, stderr) = Starting::listen()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).current_dir("/");
+    Ok(starting)
 }
 
 /// The helper itself: a new session, then the daemon as a process that nobody waits for.

@@ -14,8 +14,10 @@ mod parent;
 mod peek;
 mod pump;
 mod serve;
+mod starting;
 mod stdio;
 
 pub use args::{Log, ServeOptions, Spawn, quick};
-pub use daemon::{Lifetime, ReachError, START_DAEMON, spawn, start_daemon};
+pub use daemon::{Lifetime, ReachError, START_DAEMON, spawn, start_daemon, trial};
 pub use serve::run;
+pub use starting::Starting;

@@ -9,8 +9,9 @@ use super::daemon::{self, Lifetime};
 use super::outage::{Cause, HEALTHY, Outage, Step, Waiting};
 use super::parent::Parent;
 use super::pump::{Greeting, Pump};
+use super::starting::Starting;
 use super::stdio::Stdio;
-use hermes_proto::endpoint::Home;
+use hermes_proto::endpoint::{self, Home};
 use hermes_proto::shim::hello::Hello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -87,6 +88,10 @@ struct Shim<'a> {
     stdout_polls: Polls,
     /// Why the daemon could not be reached the last time.
     trouble: String,
+    /// The daemon that we started, until it answers or ends.
+    starting: Option<Starting>,
+    /// Why the one that we started last ended at once.
+    last_words: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +115,8 @@ pub fn run(options: &ServeOptions) -> ExitCode {
         client: Client::Here,
         stdout_polls: Polls::Yes,
         trouble: "hermesd is not running".to_owned(),
+        starting: None,
+        last_words: None,
     };
     if std::env::var_os(NESTED).is_some() {
         shim.refuse(
@@ -198,7 +205,21 @@ impl Shim<'_> {
                 });
                 self.flush_daemon();
             }
-            Err(error) => self.trouble = error.to_string(),
+            Err(error) => {
+                self.trouble = error.to_string();
+                self.hear_last_words(now);
+            }
+        }
+    }
+
+    /// A daemon of ours that ended at once says why; unless another one was quicker, none will come.
+    fn hear_last_words(&mut self, now: Instant) {
+        let Some(words) = self.starting.as_mut().and_then(Starting::ended) else { return };
+        self.starting = None;
+        self.log(&format!("hermesd ended at once: {words}"));
+        if self.home.as_ref().is_some_and(|home| !endpoint::is_locked(home)) {
+            self.last_words = Some(words);
+            self.outage.cannot_spawn(now);
         }
     }
 
@@ -209,7 +230,10 @@ impl Shim<'_> {
         }
         let Some(home) = &self.home else { return };
         match daemon::spawn(home, Lifetime::WhileUsed) {
-            Ok(()) => self.log("no hermesd was running: started one"),
+            Ok(starting) => {
+                self.starting = Some(starting);
+                self.log("no hermesd was running: started one");
+            }
             Err(error) => {
                 self.trouble = error.to_string();
                 self.outage.cannot_spawn(now);
@@ -218,10 +242,15 @@ impl Shim<'_> {
     }
 
     fn give_up(&mut self) {
-        let why = format!(
-            "{}; start it with `hermesctl daemon start` or see `hermesctl doctor`, then repeat the request",
-            self.trouble
-        );
+        let why = match &self.last_words {
+            Some(words) => format!(
+                "hermesd was started and ended at once: {words}; mend that (`hermesctl doctor` helps), then repeat the request"
+            ),
+            None => format!(
+                "{}; start it with `hermesctl daemon start` or see `hermesctl doctor`, then repeat the request",
+                self.trouble
+            ),
+        };
         self.log(&why);
         self.pump.fail_waiting(&why);
     }
@@ -339,6 +368,7 @@ impl Shim<'_> {
             Some(Greeting::Welcome { version }) => {
                 connection.greeted = Greeted::Yes;
                 connection.since = Instant::now();
+                (self.starting, self.last_words) = (None, None);
                 self.log(&format!("connected to hermesd {version}"));
             }
             Some(Greeting::Refused { code, message }) if code == "busy" || code == "stopping" => {

@@ -5,7 +5,7 @@ use super::convert::{self, Mask};
 use super::diagnose;
 use super::evidence;
 use crate::call::{CallPath, Caller, ToolCall};
-use crate::catalog::snapshot::Catalog;
+use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::{ObjectWriter, one_line};
@@ -95,6 +95,18 @@ impl Inner {
             self.home.display()
         );
         Err(Status::failed_precondition(text))
+    }
+
+    /// What `profile` shows; empty is the default one.
+    fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
+        let catalog = self.catalog.borrow();
+        let name = ProfileName::new(if profile.is_empty() { "default" } else { profile });
+        if catalog.has_profile(&name) {
+            return Ok(catalog.view(&name, Only::All));
+        }
+        let names: Vec<&str> = catalog.profile_names().map(ProfileName::as_str).collect();
+        let text = format!("no profile `{profile}` in config.yaml\nhint: there are: {}", names.join(", "));
+        Err(Status::not_found(text))
     }
 
     fn mask(&self) -> Mask<'_> {
@@ -208,7 +220,7 @@ impl Control for Admin {
     async fn list_tools(&self, request: Request<pb::ListToolsRequest>) -> Answer<pb::ListToolsResponse> {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
-        let view = self.inner.catalog.borrow().view(&profile(&request.profile), Only::All);
+        let view = self.inner.view(&request.profile)?;
         let wanted = |tool: &&Arc<crate::catalog::snapshot::Tool>| {
             request.server.is_empty() || tool.server() == request.server
         };
@@ -220,7 +232,7 @@ impl Control for Admin {
         let request = request.into_inner();
         let inner = &self.inner;
         inner.check_home(&request.home)?;
-        let view = inner.catalog.borrow().view(&profile(&request.profile), Only::All);
+        let view = inner.view(&request.profile)?;
         let name = if request.server.is_empty() {
             request.tool.clone()
         } else if let Some(tool) =
@@ -422,10 +434,6 @@ fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller
         name: Some("hermesctl".to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
-}
-
-fn profile(name: &str) -> ProfileName {
-    ProfileName::new(if name.is_empty() { "default" } else { name })
 }
 
 fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {

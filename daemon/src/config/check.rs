@@ -110,13 +110,18 @@ pub(super) fn read_small(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn unreadable(file: PathBuf, line: u32, reason: String) -> Loaded {
+    // The finding says the line already.
+    let message = match reason.strip_prefix(&format!("line {line}")) {
+        Some(rest) => rest.trim_start_matches([',', ':', ' ']).to_owned(),
+        None => reason.clone(),
+    };
     let finding = Finding {
         severity: Severity::Error,
         server: None,
         file: Some(file.clone()),
         line,
         key: String::new(),
-        message: reason.clone(),
+        message,
         hint: "the configuration that runs stays as it is".to_owned(),
     };
     let config = Config { file, findings: vec![finding], ..Config::default() };

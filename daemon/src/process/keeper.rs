@@ -32,7 +32,12 @@ pub fn main() -> ExitCode {
     let _ = rustix::process::setsid();
     // The folder of the daemon's start must stay free to be unmounted.
     let _ = rustix::process::chdir("/");
-    let Ok(channel) = guard::take_channel() else { return ExitCode::FAILURE };
+    let Ok(channel) = guard::take_channel() else {
+        let said = "error: `hermesd guard` is internal: hermesd starts it for each MCP server; run `hermesd` or `hermesctl`\n";
+        // Nobody is left to tell when stderr is closed.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
+        return ExitCode::from(2);
+    };
     live(channel)
 }
 

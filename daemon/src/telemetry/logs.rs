@@ -70,9 +70,14 @@ pub fn filter_from(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     ["HERMESD_LOG", "RUST_LOG"].into_iter().find_map(|name| env(name).filter(|text| !text.trim().is_empty()))
 }
 
-/// Where stderr goes: [`Stderr::Journal`] when a journal reads it, else [`Stderr::Human`].
+/// Where stderr goes: nowhere with `HERMESD_STDERR=off` (whoever started us only listens for the
+/// reason why we cannot run), [`Stderr::Journal`] when a journal reads it, else [`Stderr::Human`].
 pub fn stderr_from(env: &dyn Fn(&str) -> Option<String>) -> Stderr {
-    if env("JOURNAL_STREAM").is_some() { Stderr::Journal } else { Stderr::Human }
+    match env("HERMESD_STDERR").as_deref() {
+        Some("off") => Stderr::Off,
+        _ if env("JOURNAL_STREAM").is_some() => Stderr::Journal,
+        _ => Stderr::Human,
+    }
 }
 
 /// Sends every `tracing` event of this process to stderr and to `own` (from
@@ -258,6 +263,7 @@ mod tests {
         assert_eq!(filter_from(&env).as_deref(), Some("debug"));
         assert_eq!(filter_from(&|_| None), None);
         assert_eq!(stderr_from(&|_| None), Stderr::Human);
+        assert_eq!(stderr_from(&|name| (name == "HERMESD_STDERR").then(|| "off".to_owned())), Stderr::Off);
     }
 
     #[test]
