@@ -80,6 +80,7 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
     }
     config.findings.extend(env_findings);
     config.findings.extend(super::unused::findings(&config));
+    config.findings.extend(second_opinion(text, &path));
     config.findings.extend(active_profile(sources));
     sort(&mut config.findings);
     Loaded { config, state }
@@ -91,6 +92,23 @@ pub fn check_text(yaml: &str, around: &Surroundings<'_>) -> Config {
         Ok(document) => check_document(&document, around),
         Err(err) => unreadable(around.file.to_owned(), err.line(), err.to_string()).config,
     }
+}
+
+/// What another YAML reader says about a text that ours accepts. The file is shared with programs
+/// that have their own.
+fn second_opinion(text: &str, file: &Path) -> Option<Finding> {
+    let error = serde_yaml::from_str::<serde_yaml::Value>(text).err()?;
+    let line = error.location().map_or(0, |at| u32::try_from(at.line()).unwrap_or(0));
+    Some(Finding {
+        severity: Severity::Warning,
+        server: None,
+        file: Some(file.to_owned()),
+        line,
+        key: String::new(),
+        message: "other YAML readers refuse this file, so Hermes Agent may too".to_owned(),
+        // The error's own text may quote the file, and so a secret.
+        hint: "write the line in plainer YAML".to_owned(),
+    })
 }
 
 /// The content of a small regular file, empty where there is none; a pipe is never waited for.

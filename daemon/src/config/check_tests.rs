@@ -221,3 +221,17 @@ proptest::proptest! {
         let _ = checked(&text, &[]);
     }
 }
+
+#[test]
+fn a_text_that_another_reader_refuses_is_pointed_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = std::collections::BTreeMap::new();
+    let findings = |yaml: &str| {
+        std::fs::write(dir.path().join("config.yaml"), yaml).unwrap();
+        let loaded = load(&Sources { home: dir.path(), env: &env, user_home: None });
+        loaded.config.findings.into_iter().filter(|found| found.message.starts_with("other YAML")).count()
+    };
+    assert_eq!(findings("mcp_servers:\n  a: {command: /bin/cat}\n"), 0);
+    // Twice the same key: ours names both lines, others take neither.
+    assert_eq!(findings("mcp_servers:\n  a: {command: /bin/cat}\n  a: {command: /bin/true}\n"), 1);
+}
