@@ -187,7 +187,8 @@ fn a_disk_without_room_stops_no_call() {
         assert_eq!(client.text("mcp_w_echo", &json!({"text": "on"})), "on");
     }
     wait_for("a person is told", SOON, || {
-        w.ctl(["status", "--json"]).json()["findings"].to_string().contains("hermesd.db")
+        let findings = w.ctl(["status", "--json"]).json()["findings"].to_string();
+        findings.contains("hermesd.db") && findings.contains("log lines were lost")
     });
     drop(client);
     assert!(daemon.stop().success());

@@ -104,12 +104,28 @@ fn finding(severity: pb::Severity, server: &str, message: String, hint: &str) ->
     }
 }
 
+/// Logs that lost lines, because the disk is full or a server wrote faster than it takes.
+pub fn lost_lines(inner: &Inner) -> Vec<pb::Finding> {
+    let config = inner.config.borrow().clone();
+    let servers = config.servers.keys().map(|name| (name.as_str(), inner.logs.open(name)));
+    std::iter::once(("", inner.logs.own()))
+        .chain(servers)
+        .filter(|(_, log)| log.lost() > 0)
+        .map(|(server, log)| {
+            let text = format!("{} log lines were lost since the start", log.lost());
+            let hint = format!("see whether the disk of {} is full", log.path().display());
+            finding(pb::Severity::Warning, server, text, &hint)
+        })
+        .collect()
+}
+
 /// The commonest troubles, each as one sentence and one action; errors first.
 pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
     let config = inner.config.borrow().clone();
     let mask = &*inner.mask;
     let mut out: Vec<pb::Finding> =
         config.findings.iter().map(|found| convert::finding(found, mask)).collect();
+    out.extend(lost_lines(inner));
     let state = inner.reloader.state();
     if state != "ok" {
         let text =

@@ -195,7 +195,12 @@ impl Control for Admin {
             config_state: inner.reloader.state(),
             servers: inner.all_servers(),
             clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
-            findings: config.findings.iter().map(|finding| convert::finding(finding, inner.mask())).collect(),
+            findings: config
+                .findings
+                .iter()
+                .map(|finding| convert::finding(finding, inner.mask()))
+                .chain(diagnose::lost_lines(inner))
+                .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
         }))
