@@ -186,6 +186,10 @@ fn a_disk_without_room_stops_no_call() {
     for _ in 0..5 {
         assert_eq!(client.text("mcp_w_echo", &json!({"text": "on"})), "on");
     }
+    // More lines than the file can take.
+    for i in 0..60 {
+        client.call("mcp_w_stderr", &json!({"text": format!("line {i} {}", "x".repeat(300))}));
+    }
     wait_for("a person is told", SOON, || {
         let findings = w.ctl(["status", "--json"]).json()["findings"].to_string();
         findings.contains("hermesd.db") && findings.contains("log lines were lost")
