@@ -1,1 +1,0 @@
-//! The optional Streamable HTTP listener.

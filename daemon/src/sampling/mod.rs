@@ -1,1 +1,0 @@
-//! Answers servers' sampling requests with an OpenAI-compatible provider.
