@@ -52,10 +52,12 @@ fn a_missing_daemon_is_started_detached_and_then_serves() {
     let shim = bin.join("hermesctl");
     copy_of_hermesctl(&shim);
     let report = dir.path().join("report");
-    // Stands in for the daemon: says how it was started; the socket is this test's.
+    // Stands in for the daemon: says how it was started and lives as long as the folder of this
+    // test; the socket is the test's.
     let script = format!(
-        "#!/bin/sh\n{{ echo \"$@\"; pwd; env; echo session $(cut -d' ' -f6 /proc/self/stat); }} > {r}.new\nmv {r}.new {r}\n",
-        r = report.display()
+        "#!/bin/sh\n{{ echo \"$@\"; pwd; env; echo session $(cut -d' ' -f6 /proc/self/stat); }} > {r}.new\nmv {r}.new {r}\nwhile [ -d {d} ]; do sleep 0.1; done\n",
+        r = report.display(),
+        d = bin.display()
     );
     program(&bin.join("hermesd"), &script);
     let mut command = Command::new(&shim);
