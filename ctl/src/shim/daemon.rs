@@ -124,6 +124,8 @@ pub fn trial(home: &Home) -> Result<(Child, Starting), ReachError> {
     let mut command = Command::new(&program);
     command.args(["run", "--idle-exit", "1ms"]).process_group(0);
     let starting = prepare(&mut command, home).map_err(failed)?;
+    // A trial of the daemon, not of its servers: none is started.
+    command.env("HERMES_SAFE_MODE", "1");
     Ok((command.spawn().map_err(failed)?, starting))
 }
 

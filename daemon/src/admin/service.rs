@@ -171,7 +171,10 @@ impl Inner {
     fn not_ready(&self, error: &NotReady) -> Status {
         let text = self.mask()(&error.to_string());
         // Not `unavailable`: that is what a client sees when the daemon itself is gone.
-        Status::failed_precondition(format!("{text}\nhint: `hermesctl servers show NAME` has the details"))
+        let server = error.server();
+        Status::failed_precondition(format!(
+            "{text}\nhint: `hermesctl servers show {server}` has the details"
+        ))
     }
 }
 

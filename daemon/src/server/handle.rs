@@ -56,6 +56,15 @@ pub enum NotReady {
 }
 
 impl NotReady {
+    /// Which server.
+    pub fn server(&self) -> &ServerName {
+        match self {
+            Self::Failed { server, .. } | Self::TimedOut { server, .. } | Self::Stopped { server, .. } => {
+                server
+            }
+        }
+    }
+
     /// When the daemon tries again by itself, where it does.
     pub fn next_step(&self) -> Option<Duration> {
         match self {
