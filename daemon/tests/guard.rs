@@ -536,7 +536,9 @@ fn a_guard_started_by_hand_ends_at_once() {
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    assert_eq!((by_hand.status.code(), by_hand.stdout.len(), by_hand.stderr.len()), (Some(1), 0, 0));
+    assert_eq!((by_hand.status.code(), by_hand.stdout.len()), (Some(2), 0));
+    let said = String::from_utf8(by_hand.stderr).unwrap();
+    assert!(said.starts_with("error: `hermesd guard` is internal"), "{said}");
 }
 
 /// Re-executed by the tests below as "the daemon" that gets killed. Does nothing by itself.
