@@ -80,12 +80,13 @@ fn a_long_run_loses_nothing() {
         }
         weigh(daemon.pid())
     };
-    let warm_calls = round(seconds / 4);
+    // As long as what is measured: the last lines of every log and the caches fill up first.
+    let warm_calls = round(seconds);
     let warm = quiet();
     let made = round(seconds);
     let after = quiet();
     println!("{warm_calls} + {made} calls; warm {warm:?}, after {after:?}");
-    assert!(after.rss_kib <= warm.rss_kib * 110 / 100 + 2048, "warm {warm:?}, after {after:?}");
+    assert!(after.rss_kib <= warm.rss_kib * 110 / 100, "warm {warm:?}, after {after:?}");
     assert!(after.fds <= warm.fds + 2, "warm {warm:?}, after {after:?}");
     wait_for("no zombie stays", SOON, || weigh(daemon.pid()).zombies == 0);
     assert!(daemon.stop().success());
