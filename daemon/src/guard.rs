@@ -407,7 +407,6 @@ pub(crate) use mac::{mac_all_pids, mac_boot_time, mac_environment, mac_process};
 #[cfg(target_os = "macos")]
 mod mac {
     use crate::process::stat::Process;
-    use crate::process::table::as_pid;
     use std::mem::{size_of, zeroed};
     use std::ptr;
 
@@ -442,8 +441,8 @@ mod mac {
             }
             info
         };
-        let sid =
-            rustix::process::getsid(as_pid(pid)).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned());
+        // SAFETY: takes a number and no memory; what is not found gives -1.
+        let sid = u32::try_from(unsafe { libc::getsid(pid.cast_signed()) }).unwrap_or(0);
         let name: Vec<u8> = info.pbi_comm.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0).collect();
         let process = Process {
             pid,

@@ -117,14 +117,16 @@ pub fn end_strays() {
     }
     let known = guards().clone();
     for child in table::children(table::own_pid()) {
-        if !child.zombie && child.sid == own_session && !known.contains(&child.pid) {
+        if !child.zombie && Some(child.sid) == own_session && !known.contains(&child.pid) {
             table::signal(&child, rustix::process::Signal::KILL);
         }
     }
 }
 
-fn own_session() -> u32 {
-    rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get().cast_unsigned())
+/// The session's number as the process table tells it, so that it compares with what is read there:
+/// 0 where the session was begun outside this pid namespace, which `getsid` may not be asked for.
+fn own_session() -> Option<u32> {
+    table::one(table::own_pid()).map(|me| me.sid)
 }
 
 /// Reaps everything that ended below this process and is neither a guard that somebody waits for
@@ -142,7 +144,7 @@ pub fn reap_orphans() -> usize {
     let own_session = own_session();
     let spare_session = !session_is_free();
     let orphans = table::children(table::own_pid()).into_iter().filter(|child| {
-        child.zombie && !(spare_session && child.sid == own_session) && !known.contains(&child.pid)
+        child.zombie && !(spare_session && Some(child.sid) == own_session) && !known.contains(&child.pid)
     });
     orphans
         .filter_map(|child| table::as_pid(child.pid))
