@@ -27,6 +27,7 @@ pub(super) fn client_method(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Tool | ItemKind::Utility(_) => "tools/call",
         ItemKind::Resource => "resources/read",
+        ItemKind::Subscription => "resources/subscribe",
         ItemKind::Prompt => "prompts/get",
         ItemKind::Completion => "completion/complete",
     }
@@ -47,6 +48,9 @@ pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
         }
         ItemKind::Resource => {
             Asked { method: "resources/read", params: with("uri", raw.as_str()), hole: None }
+        }
+        ItemKind::Subscription => {
+            Asked { method: "resources/subscribe", params: with("uri", raw.as_str()), hole: None }
         }
         ItemKind::Prompt => Asked { method: "prompts/get", params: with("name", raw.as_str()), hole: None },
         ItemKind::Completion => {

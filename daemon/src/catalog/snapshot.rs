@@ -73,6 +73,8 @@ pub enum ItemKind {
     Utility(Utility),
     /// `resources/read`; `raw` of the origin is the URI.
     Resource,
+    /// `resources/subscribe`.
+    Subscription,
     /// `prompts/get`; `raw` of the origin is the prompt's name.
     Prompt,
     /// `completion/complete` for a resource template or a prompt.
@@ -199,7 +201,8 @@ impl Catalog {
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
         let Some(config) = self.profiles.get(profile) else {
-            return View::of(profile.clone(), only, Quota::default(), Vec::new(), Natives::default());
+            let seen = Seen::Only(Vec::new());
+            return View::of(profile.clone(), only, seen, Quota::default(), Vec::new(), Natives::default());
         };
         let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
         let names: Vec<ToolNames<'_>> = shown
@@ -225,7 +228,8 @@ impl Catalog {
             templates: of(&self.natives.templates),
             prompts: of(&self.natives.prompts),
         };
-        View::of(profile.clone(), only, quota, tools, natives)
+        let seen = config.servers.clone().map_or(Seen::All, Seen::Only);
+        View::of(profile.clone(), only, seen, quota, tools, natives)
     }
 }
 
@@ -261,11 +265,19 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
     }
 }
 
+/// The servers that a profile shows.
+#[derive(Debug)]
+enum Seen {
+    All,
+    Only(Vec<String>),
+}
+
 /// What one profile sees.
 #[derive(Debug)]
 pub struct View {
     profile: ProfileName,
     only: Only,
+    seen: Seen,
     quota: Quota,
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<ExposedName, Arc<Tool>>,
@@ -275,13 +287,29 @@ pub struct View {
 }
 
 impl View {
-    fn of(profile: ProfileName, only: Only, quota: Quota, tools: Vec<Arc<Tool>>, natives: Natives) -> Self {
+    fn of(
+        profile: ProfileName,
+        only: Only,
+        seen: Seen,
+        quota: Quota,
+        tools: Vec<Arc<Tool>>,
+        natives: Natives,
+    ) -> Self {
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
         let list = native::list("tools", &tools);
         let digest = Sha256::digest(list.get().as_bytes()).into();
         let natives = NativeView::of(natives);
-        Self { profile, only, quota, tools, by_name, list, digest, natives }
+        Self { profile, only, seen, quota, tools, by_name, list, digest, natives }
+    }
+
+    /// Whether it shows anything of `server`.
+    pub fn sees(&self, server: &str) -> bool {
+        self.only != Only::Conversations
+            && match &self.seen {
+                Seen::All => true,
+                Seen::Only(names) => names.iter().any(|name| name == server),
+            }
     }
 
     /// Resources, templates and prompts.
