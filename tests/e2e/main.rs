@@ -26,6 +26,8 @@ mod life_modes;
 mod life_reload;
 mod life_start;
 mod listing;
+mod news_logs;
+mod news_resources;
 mod progress;
 mod relay;
 mod schema;

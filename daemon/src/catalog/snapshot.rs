@@ -6,6 +6,7 @@
 
 use super::exposed::Utility;
 use super::filter::{self, Spelling, ToolNames};
+use super::greeting::{Greeting, Introduction};
 use super::native::{self, NativeView};
 use crate::config::{ProfileConfig, ProfileConversations};
 use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
@@ -145,6 +146,7 @@ pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     natives: Natives,
     notes: BTreeMap<ServerName, ServerNotes>,
+    introductions: BTreeMap<ServerName, Introduction>,
     profiles: BTreeMap<ProfileName, ProfileConfig>,
     views: Mutex<HashMap<(ProfileName, Only), Arc<View>>>,
 }
@@ -158,7 +160,14 @@ impl Catalog {
         profiles: BTreeMap<ProfileName, ProfileConfig>,
     ) -> Self {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { revision: 0, tools, natives, notes, profiles, views: Mutex::default() }
+        let introductions = BTreeMap::new();
+        Self { revision: 0, tools, natives, notes, introductions, profiles, views: Mutex::default() }
+    }
+
+    /// With what servers say about themselves as a whole.
+    #[must_use]
+    pub fn introducing(self, introductions: BTreeMap<ServerName, Introduction>) -> Self {
+        Self { introductions, ..self }
     }
 
     /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
@@ -196,7 +205,13 @@ impl Catalog {
     pub fn view(&self, profile: &ProfileName, only: Only) -> Arc<View> {
         let mut views = self.views.lock().expect("nothing panics while holding it");
         let key = (profile.clone(), only);
-        views.entry(key).or_insert_with(|| Arc::new(self.make_view(profile, only))).clone()
+        views.entry(key).or_insert_with(|| Arc::new(self.greeted(self.make_view(profile, only)))).clone()
+    }
+
+    fn greeted(&self, view: View) -> View {
+        let seen = self.introductions.iter().filter(|(server, _)| view.sees(server.as_str()));
+        let greeting = Greeting::of(seen.map(|(_, introduction)| introduction));
+        View { greeting, ..view }
     }
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
@@ -284,6 +299,7 @@ pub struct View {
     list: Box<RawValue>,
     digest: [u8; 32],
     natives: NativeView,
+    greeting: Greeting,
 }
 
 impl View {
@@ -300,7 +316,13 @@ impl View {
         let list = native::list("tools", &tools);
         let digest = Sha256::digest(list.get().as_bytes()).into();
         let natives = NativeView::of(natives);
-        Self { profile, only, seen, quota, tools, by_name, list, digest, natives }
+        let greeting = Greeting::default();
+        Self { profile, only, seen, quota, tools, by_name, list, digest, natives, greeting }
+    }
+
+    /// What a session begins with.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
     }
 
     /// Whether it shows anything of `server`.

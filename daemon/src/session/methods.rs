@@ -6,6 +6,7 @@
 use super::resume::Resumed;
 use crate::call::trace::Trace;
 use crate::call::{Target, ToolCall, route};
+use crate::catalog::greeting::Greeting;
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::era;
 use crate::jsonrpc::log_level::LogLevel;
@@ -69,7 +70,7 @@ pub enum Route {
 /// Decides what happens to one request.
 pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, view: &View) -> Route {
     match method {
-        "initialize" => initialize(params, state),
+        "initialize" => initialize(params, state, view.greeting()),
         "ping" => Route::Now(empty()),
         "logging/setLevel" => set_level(params, state),
         _ if state.revision.is_none() => {
@@ -93,7 +94,7 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
     }
 }
 
-fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
+fn initialize(params: Option<&RawValue>, state: &mut Negotiated, greeting: &Greeting) -> Route {
     let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
     let requested = members.text("protocolVersion").unwrap_or_default();
     let revision = era::answer_to(&requested);
@@ -108,14 +109,25 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
     let mut result = ObjectWriter::default();
     result
         .string("protocolVersion", revision)
-        .member("capabilities", CAPABILITIES)
+        .member("capabilities", capabilities(greeting).get())
         .member("serverInfo", info.finish().get())
         .string("instructions", INSTRUCTIONS);
     Route::Initialized(Reply::Result(result.finish()))
 }
 
-/// What every client is offered; the lists of a client may be empty.
-const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
+/// What a client is offered. Lists are always there, and may be empty: servers come and go, and clients
+/// ask for all of them; the rest only where a server in view has it.
+fn capabilities(greeting: &Greeting) -> Box<RawValue> {
+    const CHANGES: &str = r#"{"listChanged":true}"#;
+    let resources = if greeting.subscribe { r#"{"subscribe":true,"listChanged":true}"# } else { CHANGES };
+    let mut all = ObjectWriter::default();
+    all.member("tools", CHANGES).member("resources", resources).member("prompts", CHANGES);
+    if greeting.completions {
+        all.member("completions", "{}");
+    }
+    all.member("logging", "{}");
+    all.finish()
+}
 
 /// Shown to models; short, because every client pays for it in each conversation.
 const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
