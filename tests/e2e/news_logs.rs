@@ -24,6 +24,20 @@ fn log(client: &mut Shim, params: &Value, after_ms: u64) {
     client.call("mcp_w_notify", &json!({"method": MESSAGE, "params": params, "after_ms": after_ms}));
 }
 
+/// Has the server log a line long after any call, so that it belongs to nobody: what `caller` and
+/// `other` hear of it. On a machine that stood still it looks like one of the call; then once more.
+fn log_for_all(caller: &mut Shim, other: &mut Shim, params: &Value) -> [Value; 2] {
+    for _ in 0..10 {
+        log(caller, params, 2000);
+        let own = caller.wait_method(MESSAGE)["params"].clone();
+        other.text("mcp_v_echo", &json!({"text": "flush"}));
+        if let Some(heard) = other.arrived(MESSAGE).pop() {
+            return [own, heard["params"].clone()];
+        }
+    }
+    panic!("the line is never for everybody");
+}
+
 /// The levels that the server was asked for.
 fn levels(w: &World) -> Vec<String> {
     let asked = w.journal("w").received("logging/setLevel");
@@ -33,27 +47,25 @@ fn levels(w: &World) -> Vec<String> {
 /// Each client sees what it asked for; the server is as verbose as the most curious of them wants.
 #[test]
 fn log_messages_go_by_the_level_of_each_client() {
-    let w = world().server("w", script());
+    let w = world().server("w", script()).server("v", Script::new());
     let _daemon = w.start();
-    let (mut a, mut b, mut silent) = (w.client(&["w"]), w.client(&["w"]), w.client(&["w"]));
+    let (mut a, mut b, mut silent) = (w.client(&["w", "v"]), w.client(&["w", "v"]), w.client(&["w"]));
     set_level(&mut a, "warning");
     wait_for("the server hears of it", SOON, || levels(&w) == ["warning"]);
     set_level(&mut b, "debug");
     wait_for("the server hears of more", SOON, || levels(&w) == ["warning", "debug"]);
     // Long after any call: it belongs to nobody, so it is for everybody who wants it.
     let line = json!({"level": "warning", "logger": "db", "data": {"b": 1.0, "a": [2]}});
-    log(&mut a, &line, 2000);
-    for client in [&mut a, &mut b] {
-        let params = client.wait_method(MESSAGE)["params"].clone();
-        let wanted = json!({"level": "warning", "logger": "db", "data": {"b": 1.0, "a": [2]}, "_meta": {"server": "w"}});
-        assert_eq!(params, wanted);
-    }
-    log(&mut a, &json!({"level": "info", "data": "x"}), 2000);
+    let wanted =
+        json!({"level": "warning", "logger": "db", "data": {"b": 1.0, "a": [2]}, "_meta": {"server": "w"}});
+    assert_eq!(log_for_all(&mut a, &mut b, &line), [wanted.clone(), wanted]);
+    log(&mut b, &json!({"level": "info", "data": "x"}), 0);
     assert_eq!(
         b.wait_method(MESSAGE)["params"]["logger"],
         "w",
         "a nameless logger is named after its server"
     );
+    log_for_all(&mut a, &mut b, &json!({"level": "error", "data": "for both"}));
     assert!(a.arrived(MESSAGE).is_empty() && silent.arrived(MESSAGE).is_empty());
     drop(b);
     wait_for("the server may be quieter again", SOON, || {
@@ -129,14 +141,14 @@ fn profiles_hide_log_messages() {
         .server("w", script())
         .server("v", Script::new());
     let _daemon = w.start();
-    let mut a = w.client(&["w"]);
+    let (mut a, mut seeing) = (w.client(&["w"]), w.client(&["v"]));
     let mut blind = w.shim_with(&["mcp", "serve", "--profile", "other"]);
     blind.initialize();
     blind.wait_tool("mcp_v_echo");
     set_level(&mut a, "debug");
+    set_level(&mut seeing, "debug");
     set_level(&mut blind, "debug");
-    log(&mut a, &json!({"level": "alert", "data": "x"}), 2000);
-    a.wait_method(MESSAGE);
+    log_for_all(&mut a, &mut seeing, &json!({"level": "alert", "data": "x"}));
     blind.text("mcp_v_echo", &json!({"text": "flush"}));
     assert!(blind.arrived(MESSAGE).is_empty());
 }
