@@ -64,7 +64,8 @@ pub async fn run(
         tracing::error!(left, "server tasks did not end within the budget; their guards finish the work");
     }
     running.sessions.finish(Duration::from_millis(200)).await;
-    running.inner.finish(Duration::from_millis(200)).await;
+    // A login shell that is still being asked gets two seconds to give back its locks.
+    running.inner.finish(Duration::from_millis(2200).min(left())).await;
     running.store.close(Duration::from_millis(500)).await;
     tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");
     running.logs.flush(Duration::from_millis(300)).await;

@@ -27,6 +27,7 @@ mod life_modes;
 mod life_reload;
 mod life_start;
 mod listing;
+mod namespaces;
 mod progress;
 mod relay;
 mod schema;
