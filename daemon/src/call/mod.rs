@@ -221,7 +221,7 @@ where
     } else if passed == Passed::Standing {
         record.note("approval", "standing");
     }
-    let finish = Finish::of(&config, redactor);
+    let finish = Finish::of(&config, redactor).linking(tool.kind, caller.view.renamed(server.as_str()));
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
     // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
@@ -250,12 +250,13 @@ where
     let reply = match outcome? {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
-            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
-                Reply::Result(result)
-            }
+            ItemKind::Tool
+            | ItemKind::Resource
+            | ItemKind::Prompt
+            | ItemKind::Completion
+            | ItemKind::Subscription => Reply::Result(result),
         },
-        Answer::Error(error) => Reply::Error(error),
+        Answer::Error(error) => utility::refused(tool.kind, error),
     };
     Ok(finish.apply(reply).await)
 }
