@@ -59,7 +59,7 @@ fn rig(timeout: Duration) -> Rig {
         name: Some("c".into()),
         version: None,
     };
-    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity) };
+    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity), hearer: None };
     Rig { path, config, caller, _dir: dir }
 }
 
