@@ -50,6 +50,19 @@ pub(super) enum DbError {
 pub(super) struct StateDb {
     path: PathBuf,
     opened: Option<Opened>,
+    /// How often it was opened.
+    openings: u64,
+}
+
+/// The state of the database without its content: equal means that nothing was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Inode of the file.
+    pub(super) inode: u64,
+    /// Which connection was asked: what it counts compares within one only.
+    opening: u64,
+    /// `PRAGMA data_version`.
+    version: i64,
 }
 
 #[derive(Debug)]
@@ -113,12 +126,28 @@ impl Columns {
 impl StateDb {
     /// state.db below `home`; nothing is opened yet.
     pub(super) fn new(home: &Path) -> Self {
-        Self { path: home.join("state.db"), opened: None }
+        Self { path: home.join("state.db"), opened: None, openings: 0 }
     }
 
     /// Closes the connection; the next read opens it again.
     pub(super) fn close(&mut self) {
         self.opened = None;
+    }
+
+    /// Whether something was committed since another stamp was taken; a few microseconds.
+    /// # Errors
+    /// As [`StateDb::read`].
+    pub(super) fn stamp(&mut self) -> Result<Stamp, DbError> {
+        let opened = self.current()?;
+        let version = opened
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        let inode = FileId::of(&self.path)?.inode;
+        match version {
+            Ok(version) => Ok(Stamp { inode, opening: self.openings, version }),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Runs `work` on one moment of the database.
@@ -138,13 +167,15 @@ impl StateDb {
             };
             work(&snapshot)
         })();
-        result.map_err(|error| {
-            let error = sorted(error, DbError::Query);
-            if !matches!(error, DbError::Locked(_)) {
-                self.close();
-            }
-            error
-        })
+        result.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&mut self, error: rusqlite::Error) -> DbError {
+        let error = sorted(error, DbError::Query);
+        if !matches!(error, DbError::Locked(_)) {
+            self.close();
+        }
+        error
     }
 
     /// The connection to what is at the path now.
@@ -160,6 +191,7 @@ impl StateDb {
             // Closed first: a second connection to the same file would be no gain.
             self.close();
             self.opened = Some(open(&self.path)?);
+            self.openings += 1;
         }
         Ok(self.opened.as_ref().expect("opened above if it was not open"))
     }

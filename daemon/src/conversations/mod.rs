@@ -23,6 +23,8 @@ mod queries;
 mod reader;
 mod reply;
 mod tools;
+mod trail;
+pub mod watch;
 
 #[cfg(test)]
 mod golden_tests;
