@@ -75,7 +75,8 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         format!("configuration  {} ({})", status.config_file, status.config_state),
         format!("conversations  {}", status.conversations),
     ];
-    for line in lines {
+    let events = status.events.iter().map(|events| format!("events         {}", self::events(events)));
+    for line in lines.into_iter().chain(events) {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
     }
     out.push('\n');
@@ -89,6 +90,15 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         out.push_str(&findings::render(&status.findings));
     }
     out
+}
+
+fn events(events: &pb::EventsStatus) -> String {
+    let kept = (events.latest_cursor + 1).saturating_sub(events.oldest_cursor);
+    let last = match events.last_at_ms {
+        0 => String::new(),
+        at => format!(", last {} at {}", events.last_kind, super::audit::when(at)),
+    };
+    format!("{}; {kept} kept, cursor {}{last}", events.watcher, events.latest_cursor)
 }
 
 fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {

@@ -82,6 +82,33 @@ impl Arguments {
         }
     }
 
+    /// Words of a list, or of a text with commas; absent, null and empty mean none.
+    pub(super) fn words(&mut self, name: &str, known: &[&'static str]) -> Vec<&'static str> {
+        let given: Vec<Value> = match self.members.get(name) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => items.clone(),
+            Some(Value::String(text)) => {
+                text.split(',').filter(|word| !word.trim().is_empty()).map(Value::from).collect()
+            }
+            Some(other) => vec![other.clone()],
+        };
+        let word = |value: &Value| {
+            let text = value.as_str()?.trim();
+            known.iter().copied().find(|word| word.eq_ignore_ascii_case(text))
+        };
+        let mut words = Vec::new();
+        for value in &given {
+            match word(value) {
+                Some(word) => words.push(word),
+                None => {
+                    let known = known.join(", ");
+                    self.mistakes.push(format!("`{name}` takes {known}, got {}", shown(value)));
+                }
+            }
+        }
+        words
+    }
+
     /// Ends reading.
     /// # Errors
     /// [`ArgumentError`] with every mistake, if there was one.

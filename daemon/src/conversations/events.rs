@@ -307,7 +307,10 @@ mod tests {
             }))
         );
         let reset = window(10, 20).first(21, Vec::new()).unwrap();
-        assert_eq!((&reset["reset"], &reset["reason"], &reset["event"]), (&json!(true), &json!("reset"), &Value::Null));
+        assert_eq!(
+            (&reset["reset"], &reset["reason"], &reset["event"]),
+            (&json!(true), &json!("reset"), &Value::Null)
+        );
         assert_eq!(window(10, 20).nothing(20, "timeout")["reason"], json!("timeout"));
     }
 

@@ -15,6 +15,7 @@ mod copy;
 mod db;
 mod definitions;
 pub mod events;
+pub mod events_tools;
 mod index;
 mod local_time;
 mod messages;

@@ -133,7 +133,11 @@ mod tests {
         let told = gone(&["y", "z"]);
         assert_eq!(sort(&told, Memory::Tail, &["w", "x", "y", "z", "new"]).new, [4]);
         assert_eq!(sort(&told, Memory::Tail, &["w", "x"]), Sorted { new: vec![], removed: 2 });
-        assert_eq!(sort(&told, Memory::Whole, &["w"]).new, [0], "a cleared session goes on with a new message");
+        assert_eq!(
+            sort(&told, Memory::Whole, &["w"]).new,
+            [0],
+            "a cleared session goes on with a new message"
+        );
     }
 
     proptest! {

@@ -161,7 +161,27 @@ impl Store {
         if let Some(page) = self.shared().recent().page(from, limit, &filter) {
             return Ok(page);
         }
-        self.read(move |connection| Ok(page(connection, from, limit, &filter)?)).await
+        self.read(move |connection| Ok(page(connection, Start::At(from), limit, &filter)?)).await
+    }
+
+    /// The newest `limit` events (1 to [`PAGE_LIMIT`]) that pass `filter`, oldest first.
+    /// # Errors
+    /// As [`Store::events_from`].
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn newest_events(&self, limit: usize, filter: EventFilter) -> Result<EventPage, StoreError> {
+        let limit = limit.clamp(1, PAGE_LIMIT);
+        self.read(move |connection| {
+            let mut page = page(connection, Start::Newest, limit, &filter)?;
+            page.events.reverse();
+            Ok(page)
+        })
+        .await
+    }
+
+    /// Where the log begins and ends; `None` while it is not open.
+    pub fn event_window(&self) -> Option<(u64, u64)> {
+        self.shared().recent().window()
     }
 
     /// How far `source` was read; `None`: never.
@@ -224,7 +244,9 @@ pub(super) fn begin(connection: &Connection, now: UnixMs) -> rusqlite::Result<()
 }
 
 fn position(connection: &Connection, source: &str) -> rusqlite::Result<Option<String>> {
-    connection.query_row("SELECT position FROM cursors WHERE source = ?1", [source], |row| row.get(0)).optional()
+    connection
+        .query_row("SELECT position FROM cursors WHERE source = ?1", [source], |row| row.get(0))
+        .optional()
 }
 
 fn latest(connection: &Connection) -> rusqlite::Result<i64> {
@@ -237,21 +259,33 @@ fn oldest(connection: &Connection, latest: i64) -> rusqlite::Result<u64> {
     Ok(unsigned(oldest.unwrap_or(latest + 1)))
 }
 
+/// Where a page begins.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    /// With this number; goes up.
+    At(u64),
+    /// With the newest; goes down.
+    Newest,
+}
+
 fn page(
     connection: &Connection,
-    from: u64,
+    start: Start,
     limit: usize,
     filter: &EventFilter,
 ) -> rusqlite::Result<EventPage> {
     let latest = latest(connection)?;
-    let mut statement = connection.prepare_cached(
+    let (from, order) = match start {
+        Start::At(from) => (from, "ASC"),
+        Start::Newest => (0, "DESC"),
+    };
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT cursor, at_ms, kind, session_key, body FROM events WHERE cursor >= ?1 AND (kind = ?2 \
          OR (?3 IS NULL OR session_key = ?3) AND (?4 = '' OR instr(?4, ' ' || kind || ' ') > 0)) \
-         ORDER BY cursor LIMIT ?5",
-    )?;
+         ORDER BY cursor {order} LIMIT ?5"
+    ))?;
     let limit = i64::try_from(limit).expect("at most PAGE_LIMIT");
-    let kinds =
-        if filter.kinds.is_empty() { String::new() } else { format!(" {} ", filter.kinds.join(" ")) };
+    let kinds = if filter.kinds.is_empty() { String::new() } else { format!(" {} ", filter.kinds.join(" ")) };
     let rows = statement.query_map((signed(from), GAP, &filter.session_key, kinds, limit), |row| {
         Ok(Arc::new(KeptEvent {
             number: unsigned(row.get(0)?),

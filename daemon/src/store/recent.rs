@@ -27,6 +27,11 @@ impl Recent {
         Self { window: Some((oldest, latest)), ..Self::default() }
     }
 
+    /// The oldest and the newest number of the log.
+    pub(super) fn window(&self) -> Option<(u64, u64)> {
+        self.window
+    }
+
     /// Older events were removed from the log.
     pub(super) fn begins_at(&mut self, oldest: u64) {
         if let Some(window) = &mut self.window {

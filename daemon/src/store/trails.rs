@@ -81,8 +81,8 @@ impl Store {
     /// As [`Store::followed_blocking`].
     pub fn trail_blocking(&self, session_id: String) -> Result<Vec<TrailRow>, StoreError> {
         self.read_blocking(move |connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT id, digest FROM trails WHERE session_id = ?1 ORDER BY id")?;
+            let mut statement = connection
+                .prepare_cached("SELECT id, digest FROM trails WHERE session_id = ?1 ORDER BY id")?;
             let rows = statement
                 .query_map([session_id], |row| Ok(TrailRow { id: row.get(0)?, digest: row.get(1)? }))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -99,9 +99,11 @@ pub(super) fn write(connection: &Connection, trails: &Trails) -> rusqlite::Resul
         if *before == Before::Forgotten {
             connection.prepare_cached("DELETE FROM trails WHERE session_id = ?1")?.execute([session_id])?;
         }
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO followed VALUES (?1, ?2, ?3)")?
-            .execute((session_id, session_key, last_id))?;
+        connection.prepare_cached("INSERT OR REPLACE INTO followed VALUES (?1, ?2, ?3)")?.execute((
+            session_id,
+            session_key,
+            last_id,
+        ))?;
         let mut add = connection.prepare_cached("INSERT OR REPLACE INTO trails VALUES (?1, ?2, ?3)")?;
         for TrailRow { id, digest } in added {
             add.execute((session_id, id, digest))?;

@@ -34,8 +34,8 @@ impl Eye {
                 let _ = wake.try_send(());
             }
         });
-        let watcher =
-            watcher.inspect_err(|error| tracing::warn!(%error, "state.db is polled: folders cannot be watched"));
+        let watcher = watcher
+            .inspect_err(|error| tracing::warn!(%error, "state.db is polled: folders cannot be watched"));
         Self { home: home.to_owned(), watcher: watcher.ok(), watched: BTreeMap::new() }
     }
 

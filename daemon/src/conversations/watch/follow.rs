@@ -70,7 +70,12 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(home: &Path, store: Store, metrics: Metrics, changes: broadcast::Sender<Change>) -> Self {
+    pub(super) fn new(
+        home: &Path,
+        store: Store,
+        metrics: Metrics,
+        changes: broadcast::Sender<Change>,
+    ) -> Self {
         Self {
             path: home.join("state.db"),
             db: StateDb::new(home),
@@ -127,11 +132,15 @@ impl Follower {
     /// # Errors
     /// As [`Follower::look`].
     pub(super) fn sweep(&mut self, now: UnixMs) -> Result<(), LookError> {
-        let (Some(followed), Some(position), true) = (&self.followed, &mut self.position, self.unswept) else {
+        let (Some(followed), Some(position), true) = (&self.followed, &mut self.position, self.unswept)
+        else {
             return Ok(());
         };
-        let mut newest: Vec<(&String, i64)> =
-            followed.iter().filter(|(_, (_, last))| *last > 0).map(|(session, (_, last))| (session, *last)).collect();
+        let mut newest: Vec<(&String, i64)> = followed
+            .iter()
+            .filter(|(_, (_, last))| *last > 0)
+            .map(|(session, (_, last))| (session, *last))
+            .collect();
         if newest.len() > SWEPT {
             newest.select_nth_unstable_by_key(SWEPT, |(_, last)| std::cmp::Reverse(*last));
             newest.truncate(SWEPT);
@@ -159,7 +168,10 @@ impl Follower {
         let followed = self.store.followed_blocking()?;
         self.position = position.as_deref().and_then(Position::parse);
         self.followed = Some(
-            followed.into_iter().map(|session| (session.session_id, (session.session_key, session.last_id))).collect(),
+            followed
+                .into_iter()
+                .map(|session| (session.session_id, (session.session_key, session.last_id)))
+                .collect(),
         );
         Ok(())
     }
@@ -191,14 +203,21 @@ impl Follower {
                 body: serde_json::to_string(&events::of_gap(reason)).expect("an event is JSON"),
             }]
         };
-        let here = Position { file: Some(file), through: newest.given, missing_since: None, waiting: BTreeMap::new() };
+        let here = Position {
+            file: Some(file),
+            through: newest.given,
+            missing_since: None,
+            waiting: BTreeMap::new(),
+        };
         let Some((known, missing_since, through)) =
             self.position.as_ref().map(|position| (position.file, position.missing_since, position.through))
         else {
             return self.baseline(here, Vec::new());
         };
         let reason = match known {
-            None if self.put_there(missing_since.unwrap_or(0), newest)? => "state.db appeared with its history",
+            None if self.put_there(missing_since.unwrap_or(0), newest)? => {
+                "state.db appeared with its history"
+            }
             Some(known) if !known.fits(file) => "state.db was replaced",
             Some(_) if newest.given < through && newest.ids == Ids::Once => {
                 "state.db went back to an older state"

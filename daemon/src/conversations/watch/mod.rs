@@ -21,6 +21,7 @@ mod tests;
 
 pub use pace::Mode;
 
+use crate::config::{Config, ConversationsMode};
 use crate::store::{Store, StoreError, UnixMs};
 use crate::tasks::TaskGroup;
 use crate::telemetry::metrics::Metrics;
@@ -171,6 +172,23 @@ impl Watch {
         self.shared.wanted.store(wanted == Wanted::Yes, Ordering::Release);
         // Full: it is going to look anyway.
         let _ = self.shared.wake.try_send(());
+    }
+
+    /// Makes events as long as conversations are not switched off; until the configuration ends.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn obey(self, mut config: watch::Receiver<Arc<Config>>) {
+        loop {
+            let wanted = match config.borrow_and_update().daemon.conversations {
+                ConversationsMode::Off => Wanted::No,
+                ConversationsMode::Auto | ConversationsMode::On => Wanted::Yes,
+            };
+            self.want(wanted);
+            if config.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// How it is doing, now and from now on.

@@ -74,7 +74,8 @@ impl Position {
             let oldest = oldest.map(|(session, _)| session.clone()).unwrap_or_default();
             self.waiting.remove(&oldest);
         }
-        self.waiting.insert(session.to_owned(), Waiting { from, until_ms: now_ms.saturating_add(WAITING_MS) });
+        self.waiting
+            .insert(session.to_owned(), Waiting { from, until_ms: now_ms.saturating_add(WAITING_MS) });
     }
 
     /// Gives up those whose time is over; also those that a clock set back would keep for ever.

@@ -178,7 +178,8 @@ pub(super) fn fate(snapshot: &Snapshot<'_>, session_id: &str, id: i64) -> rusqli
         return Ok(Fate::Gone);
     }
     let compacted = if messages.has("compacted") { "ifnull(compacted, 0) <> 0" } else { "0" };
-    let sql = format!("SELECT {}, {compacted} FROM messages WHERE id = ?1 AND session_id = ?2", shown(messages));
+    let sql =
+        format!("SELECT {}, {compacted} FROM messages WHERE id = ?1 AND session_id = ?2", shown(messages));
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     let found = statement
         .query_row(params![id, session_id], |row| Ok((row.get::<_, Option<bool>>(0)?, row.get(1)?)))
