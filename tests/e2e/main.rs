@@ -27,6 +27,9 @@ mod life_modes;
 mod life_reload;
 mod life_start;
 mod listing;
+mod namespaces;
+mod news_logs;
+mod news_resources;
 mod progress;
 mod relay;
 mod schema;
@@ -34,6 +37,8 @@ mod service;
 mod shim;
 mod single;
 mod soak;
+mod traces;
+mod traces_receiver;
 
 use hermes_tests::World;
 

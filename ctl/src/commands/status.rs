@@ -63,7 +63,7 @@ fn line(troubles: &[String]) -> String {
 fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
     let mut out = String::new();
     let up = text::span(Duration::from_millis(status.uptime_ms));
-    let lines = [
+    let mut lines = vec![
         format!(
             "hermesd {}  pid {}  up {up}  memory {}",
             status.version,
@@ -75,8 +75,9 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         format!("configuration  {} ({})", status.config_file, status.config_state),
         format!("conversations  {}", status.conversations),
     ];
-    let events = status.events.iter().map(|events| format!("events         {}", self::events(events)));
-    for line in lines.into_iter().chain(events) {
+    lines.extend(status.events.as_ref().map(events));
+    lines.extend(status.traces.as_ref().map(traces));
+    for line in lines {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
     }
     out.push('\n');
@@ -98,7 +99,19 @@ fn events(events: &pb::EventsStatus) -> String {
         0 => String::new(),
         at => format!(", last {} at {}", events.last_kind, super::audit::when(at)),
     };
-    format!("{}; {kept} kept, cursor {}{last}", events.watcher, events.latest_cursor)
+    format!("events         {}; {kept} kept, cursor {}{last}", events.watcher, events.latest_cursor)
+}
+
+fn traces(export: &pb::TraceExport) -> String {
+    let going = match (export.protocol.is_empty(), export.trouble.is_empty()) {
+        (true, _) => "not exported".to_owned(),
+        (false, false) => format!("{}, the receiver does not take them", export.protocol),
+        (false, true) => export.protocol.clone(),
+    };
+    let figures =
+        [(export.exported, "sent"), (export.waiting, "waiting"), (export.dropped + export.lost, "lost")];
+    let figures: Vec<String> = figures.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    format!("traces         {} ({going}; spans: {})", export.endpoint, figures.join(", "))
 }
 
 fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {

@@ -147,8 +147,8 @@ fn input_schema(name: Name) -> Value {
             json!({
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
-                "kinds": kinds(),
                 "limit": whole(20, "Longest list, 1 to 200."),
+                "kinds": kinds(),
             }),
             &[],
         ),
@@ -156,8 +156,8 @@ fn input_schema(name: Name) -> Value {
             json!({
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
-                "kinds": kinds(),
                 "timeout_ms": whole(30_000, "Longest wait in milliseconds, 0 to 300000."),
+                "kinds": kinds(),
             }),
             &[],
         ),

@@ -1,5 +1,6 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
+mod asked;
 pub mod base_env;
 pub(crate) mod body;
 pub mod breaker;
@@ -14,7 +15,9 @@ pub mod launch;
 pub mod learn_env;
 pub mod lifecycle;
 pub mod listing;
+pub mod news;
 pub mod osv;
+pub mod pace;
 pub mod package;
 pub mod pages;
 pub mod places;
