@@ -15,6 +15,8 @@ mod chain_steps;
 mod child;
 mod config;
 mod conversations;
+mod conversations_foreign;
+mod conversations_golden;
 mod crowd;
 mod death;
 mod events;

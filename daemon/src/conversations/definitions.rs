@@ -5,6 +5,7 @@
 //! outside is moved to the nearer end and not refused.
 
 use super::events::Kind;
+use super::messages::Role;
 use super::tools::Tool as Name;
 use crate::names::RawTool;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -88,7 +89,8 @@ fn words(name: Name) -> (&'static str, &'static str) {
         Name::MessagesRead => (
             "Read messages",
             "Reads the newest messages of a conversation, oldest first, as the people in it and the assistant wrote \
-             them. A text is cut after 2000 characters; total_in_session says how many messages there are in all.",
+             them. A text is cut after 2000 characters and then marked with truncated; full gives it whole. \
+             total_in_session says how many messages there are in all; before and after turn pages.",
         ),
         Name::AttachmentsFetch => (
             "List attachments",
@@ -131,16 +133,43 @@ fn input_schema(name: Name) -> Value {
                 "platform": optional_text("Only this platform, for example telegram or slack; case does not matter."),
                 "limit": whole(50, "Longest list, 1 to 200."),
                 "search": optional_text("Only conversations with this text in their names or key."),
+                "active_since": {
+                    "anyOf": [{ "type": "string" }, { "type": "number" }, { "type": "null" }], "default": null,
+                    "description": "Only conversations used then or later: a time like 2026-05-17T08:00:00 (local) or seconds since 1970.",
+                },
+                "include_local": flag("Also sessions without a chat of their own: command line, ended and continued ones."),
             }),
             &[],
         ),
-        Name::ConversationGet => object(json!({ "session_key": text(SESSION_KEY) }), &["session_key"]),
+        Name::ConversationGet => object(
+            json!({ "session_key": text(SESSION_KEY), "include_local": flag(LOCAL) }),
+            &["session_key"],
+        ),
         Name::MessagesRead => object(
-            json!({ "session_key": text(SESSION_KEY), "limit": whole(50, "How many of the newest messages, 1 to 200.") }),
+            json!({
+                "session_key": text(SESSION_KEY),
+                "limit": whole(50, "How many messages, 1 to 200."),
+                "before": message_id("Only messages before this one: the page before the one that you have."),
+                "after": message_id("Only messages after this one, the oldest of them first: the page after the one that you have."),
+                "roles": {
+                    "anyOf": [
+                        { "type": "array", "items": { "type": "string", "enum": Role::ALL.map(Role::word) } },
+                        { "type": "null" },
+                    ],
+                    "default": null,
+                    "description": "Only messages of these; user and assistant if not given.",
+                },
+                "full": flag("Whole texts, and messages that have attachments and no text."),
+                "include_local": flag(LOCAL),
+            }),
             &["session_key"],
         ),
         Name::AttachmentsFetch => object(
-            json!({ "session_key": text(SESSION_KEY), "message_id": text("The id of a message, from messages_read.") }),
+            json!({
+                "session_key": text(SESSION_KEY),
+                "message_id": text("The id of a message, from messages_read."),
+                "include_local": flag(LOCAL),
+            }),
             &["session_key", "message_id"],
         ),
         Name::EventsPoll => object(
@@ -182,6 +211,8 @@ fn input_schema(name: Name) -> Value {
     }
 }
 
+const LOCAL: &str =
+    "Whether session_key may be that of a single session, as conversations_list gives it with include_local.";
 const SESSION_KEY: &str = "The session_key of a conversation, from conversations_list.";
 
 /// The object of a success, or the object with `error` that goes with `isError`.
@@ -207,13 +238,22 @@ fn output_schema(name: Name) -> Value {
         })),
         Name::MessagesRead => {
             let fields = json!({
-                "id": string, "role": { "type": "string", "enum": ["user", "assistant"] }, "content": string,
+                "id": string, "role": { "type": "string", "enum": Role::ALL.map(Role::word) }, "content": string,
                 "timestamp": { "type": ["number", "string", "null"], "description": "Seconds since 1970." },
             });
-            let messages = list_of(whole_object(fields));
-            answer(
+            let mut message = whole_object(fields);
+            message["properties"]["truncated"] = json!({ "const": true, "description": "The text was cut." });
+            message["properties"]["attachments"] =
+                json!({ "type": "integer", "description": "How many there are; with full." });
+            let messages = list_of(message);
+            let mut answer = answer(
                 json!({ "session_key": string, "count": whole, "total_in_session": whole, "messages": messages }),
-            )
+            );
+            answer["properties"]["more"] = json!({
+                "type": "boolean",
+                "description": "Whether there are further messages in the direction of reading; with any argument but limit.",
+            });
+            answer
         }
         Name::AttachmentsFetch => {
             let item = json!({
@@ -324,6 +364,14 @@ fn text(description: &str) -> Value {
 
 fn optional_text(description: &str) -> Value {
     json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null, "description": description })
+}
+
+fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "default": false, "description": description })
+}
+
+fn message_id(description: &str) -> Value {
+    json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }, { "type": "null" }], "default": null, "description": description })
 }
 
 fn whole(default: i64, description: &str) -> Value {

@@ -30,6 +30,12 @@ pub(super) enum Refusal {
         /// As asked for.
         session_key: String,
     },
+    /// The key of a single session, and the call does not say that it may be one.
+    #[error("Conversation not found: {session_key}; a single session is read with `include_local`: true")]
+    LocalNotAsked {
+        /// As asked for.
+        session_key: String,
+    },
     /// The index has the key, but no session behind it.
     #[error("No session ID for this conversation")]
     NoSession,
@@ -104,6 +110,9 @@ fn database_text(error: &DbError) -> String {
         }
         DbError::Unreadable(cause) => format!("Session database unavailable: {error} ({cause})"),
         DbError::NoCopy(cause) => format!("Session database unavailable: {error} ({cause})"),
+        DbError::Column(_) => format!(
+            "Session database unavailable: {error}; Hermes Agent may be newer than this hermesd, or the file is not its"
+        ),
         DbError::Query(cause) => format!("Failed to read messages: {cause}"),
     }
 }
