@@ -9,6 +9,7 @@ mod answer;
 pub mod approval;
 mod calendar;
 pub mod error;
+mod events;
 pub mod follow;
 pub mod permissions;
 mod record;
@@ -263,6 +264,9 @@ where
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
+        return reply;
+    }
+    if let Some(reply) = events::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }
     match path.around.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {
