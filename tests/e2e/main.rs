@@ -17,6 +17,7 @@ mod config;
 mod conversations;
 mod crowd;
 mod death;
+mod elicitation;
 mod fake_server;
 mod framing;
 mod hostile;

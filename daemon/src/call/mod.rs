@@ -8,8 +8,11 @@
 mod answer;
 pub mod approval;
 mod calendar;
+mod elicit;
 pub mod error;
+pub mod peer;
 pub mod permissions;
+mod question;
 mod record;
 pub mod result;
 pub mod retry;
@@ -32,8 +35,9 @@ use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireEr
 use crate::store;
 use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
-use approval::{Gated, Passed};
+use approval::{ApprovalError, Gated, Passed};
 use error::CallError;
+use peer::Peer;
 use record::Record;
 use retry::{Decision, Trust};
 use route::Upstream;
@@ -52,6 +56,8 @@ pub struct Caller {
     pub view: Arc<View>,
     /// Who that is, for the audit.
     pub identity: Arc<store::Caller>,
+    /// The client itself, where it can be asked something.
+    pub peer: Option<Arc<dyn Peer>>,
 }
 
 /// What a client wants to use.
@@ -192,14 +198,23 @@ where
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    let passed = path.approve(&gated, progress).await?;
-    if let Passed::Decided(decision) = passed {
-        record.note("approval", decision.word());
-        // Time has passed: what was true before the wait is looked at again.
-        path.unchanged(caller, tool)?;
-        handle.breaker().check(now())?;
-    } else if passed == Passed::Standing {
-        record.note("approval", "standing");
+    match path.approve(&gated, progress).await {
+        Ok(Passed::Free) => {}
+        Ok(Passed::Standing) => record.note("approval", "standing"),
+        Ok(Passed::Decided(decision, judge)) => {
+            record.note("approval", decision.word());
+            record.note("approved_by", judge.to_string());
+            // Time has passed: what was true before the wait is looked at again.
+            path.unchanged(caller, tool)?;
+            handle.breaker().check(now())?;
+        }
+        Err(error) => {
+            if let ApprovalError::Denied { by, .. } = &error {
+                record.note("approval", "deny");
+                record.note("denied_by", by.to_string());
+            }
+            return Err(error.into());
+        }
     }
     let finish = Finish::of(&config, redactor);
     // Lists are known here; they need neither a slot nor the server.
@@ -221,15 +236,20 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = match outcome? {
+    let reply = as_asked(tool, raw, outcome?);
+    Ok(finish.apply(reply).await)
+}
+
+/// The server's answer in the form in which its client asked.
+fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
+    match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
             ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
             ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion => Reply::Result(result),
         },
         Answer::Error(error) => Reply::Error(error),
-    };
-    Ok(finish.apply(reply).await)
+    }
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {

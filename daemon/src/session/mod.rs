@@ -5,6 +5,7 @@
 //! client cancelled it; nothing of one client is visible to another. May touch: its socket, the
 //! catalogue (read), `call`. May not touch: servers, configuration.
 
+pub mod asks;
 pub mod batch;
 pub mod clients;
 pub mod inbound;

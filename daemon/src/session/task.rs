@@ -5,12 +5,14 @@
 //! dropped, which cancels them at their servers.
 
 use super::Shared;
+use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
+use crate::call::peer::Peer;
 use crate::call::{Asked, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
@@ -101,6 +103,7 @@ pub struct Session {
     only: Only,
     lines: LineBuffer,
     outbox: Outbox,
+    asks: Asks,
     calls: FuturesUnordered<CallFuture>,
     cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
@@ -130,16 +133,18 @@ impl Session {
         let resumed = hello.resume.as_deref().and_then(Resumed::open);
         let mut buffer = LineBuffer::new(DEFAULT_MAX_LINE);
         buffer.push(&lines);
+        let outbox = Outbox::default();
         let mut session = Self {
             shared,
             facts,
             stream,
             identity: Arc::new(identity),
+            asks: Asks::new(prefix.clone(), outbox.clone()),
             prefix,
             profile,
             only: hello.only,
             lines: buffer,
-            outbox: Outbox::default(),
+            outbox,
             calls: FuturesUnordered::new(),
             cancels: HashMap::new(),
             held: 0,
@@ -217,6 +222,7 @@ impl Session {
         if ended == Ended::Stopping {
             self.last_flush();
         }
+        self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
         self.shared.clients.leave(self.facts.id);
         ended
@@ -277,8 +283,7 @@ impl Session {
             Some(ClientMessage::Notification { method, params }) => {
                 self.notification(&method, params.as_deref())
             }
-            // hermesd asks clients nothing in this state, so an answer answers nothing.
-            Some(ClientMessage::Response { .. }) => {}
+            Some(ClientMessage::Response { id, outcome }) => self.asks.answered(&id, outcome),
             Some(ClientMessage::Invalid { id, code, message }) => {
                 self.answer(&id, &Reply::error(code, message), batch);
             }
@@ -331,13 +336,14 @@ impl Session {
 
     fn name_client(&mut self) {
         let (name, version) = self.state.client_name();
-        let revision = self.state.revision.unwrap_or_default().to_owned();
+        let revision = self.state.revision.unwrap_or_default();
+        self.asks.declare(revision, self.state.capabilities.as_deref());
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
         let said = |text: &String| (!text.is_empty()).then(|| text.clone());
         let identity = store::Caller::clone(&self.identity);
         self.identity = Arc::new(store::Caller { name: said(&name), version: said(&version), ..identity });
         *self.facts.named.lock().expect("nothing panics while holding it") =
-            Named { name, version, revision };
+            Named { name, version, revision: revision.to_owned() };
     }
 
     /// Hands the shim the string that brings this session back after a loss of the daemon.
@@ -393,7 +399,8 @@ impl Session {
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
         let identity = self.identity.clone();
-        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity };
+        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
+        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, peer: Some(peer) };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
