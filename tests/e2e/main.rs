@@ -28,6 +28,8 @@ mod life_reload;
 mod life_start;
 mod listing;
 mod namespaces;
+mod news_logs;
+mod news_resources;
 mod progress;
 mod relay;
 mod schema;

@@ -61,7 +61,8 @@ fn rig(timeout: Duration) -> Rig {
         name: Some("c".into()),
         version: None,
     };
-    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity), peer: None };
+    let identity = Arc::new(identity);
+    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None };
     Rig { path, config, caller, _dir: dir }
 }
 

@@ -10,6 +10,7 @@ pub mod approval;
 mod calendar;
 mod elicit;
 pub mod error;
+pub mod follow;
 pub mod peer;
 pub mod permissions;
 mod question;
@@ -31,11 +32,12 @@ use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
 use crate::server::handle::ServerHandle;
+use crate::server::news::hearer::Hearer;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError, WireHandle};
 use crate::store;
 use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
-use approval::{ApprovalError, Gated, Passed};
+use approval::{Gated, Passed};
 use error::CallError;
 use peer::Peer;
 use record::Record;
@@ -58,6 +60,8 @@ pub struct Caller {
     pub identity: Arc<store::Caller>,
     /// The client itself, where it can be asked something.
     pub peer: Option<Arc<dyn Peer>>,
+    /// Where news of servers go; `None`: it wants none.
+    pub hearer: Option<Arc<dyn Hearer>>,
 }
 
 /// What a client wants to use.
@@ -67,6 +71,8 @@ pub enum Target {
     Tool,
     /// `resources/read`.
     Resource,
+    /// `resources/subscribe`.
+    Subscription,
     /// `prompts/get`.
     Prompt,
     /// `completion/complete` for an argument of a prompt.
@@ -130,6 +136,7 @@ where
     let found = match call.target {
         Target::Tool => caller.view.tool(&call.name).cloned(),
         Target::Resource => caller.view.natives().resource(&call.name),
+        Target::Subscription => caller.view.natives().resource(&call.name).map(followed),
         Target::Prompt => caller.view.natives().prompt(&call.name),
         Target::PromptCompletion => caller.view.natives().prompt(&call.name).map(completing),
         Target::TemplateCompletion => caller.view.natives().resource(&call.name).map(completing),
@@ -163,6 +170,11 @@ fn completing(item: Arc<Tool>) -> Arc<Tool> {
     Arc::new(Tool { kind: ItemKind::Completion, ..Tool::clone(&item) })
 }
 
+/// The item as something to hear of.
+fn followed(item: Arc<Tool>) -> Arc<Tool> {
+    Arc::new(Tool { kind: ItemKind::Subscription, ..Tool::clone(&item) })
+}
+
 /// The steps, each with the reason why it stands where it stands.
 async fn walk<S>(
     path: &CallPath,
@@ -183,6 +195,9 @@ where
     let Origin::Server { server, raw } = &tool.origin else {
         // The built-in server has neither breaker nor slots, and checks its arguments itself.
         path.take_limits(caller, None)?;
+        if tool.kind == ItemKind::Subscription {
+            return Ok(Finish::builtin(redactor).apply(path.subscribe_own(caller, tool, call)).await);
+        }
         let reply = call_builtin(path, caller, tool, call).await;
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
@@ -193,28 +208,22 @@ where
     handle.breaker().check(now())?;
     // Before the arguments are looked at: a client in a loop must not cost more than this.
     path.take_limits(caller, Some(&config))?;
+    // It changes nothing and holds no slot: the news come whenever the server has some.
+    if tool.kind == ItemKind::Subscription {
+        let reply = follow::subscribe(caller, &handle, tool, call, idle).await?;
+        return Ok(Finish::of(&config, redactor).apply(reply).await);
+    }
     // Before anything waits: a model corrects itself at once, and nobody is asked about nonsense.
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    match path.approve(&gated, progress).await {
-        Ok(Passed::Free) => {}
-        Ok(Passed::Standing) => record.note("approval", "standing"),
-        Ok(Passed::Decided(decision, judge)) => {
-            record.note("approval", decision.word());
-            record.note("approved_by", judge.to_string());
-            // Time has passed: what was true before the wait is looked at again.
-            path.unchanged(caller, tool)?;
-            handle.breaker().check(now())?;
-        }
-        Err(error) => {
-            if let ApprovalError::Denied { by, .. } = &error {
-                record.note("approval", "deny");
-                record.note("denied_by", by.to_string());
-            }
-            return Err(error.into());
-        }
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
+        // Time has passed: what was true before the wait is looked at again.
+        path.unchanged(caller, tool)?;
+        handle.breaker().check(now())?;
     }
     let finish = Finish::of(&config, redactor);
     // Lists are known here; they need neither a slot nor the server.
@@ -246,7 +255,9 @@ fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
             ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion => Reply::Result(result),
+            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
+                Reply::Result(result)
+            }
         },
         Answer::Error(error) => Reply::Error(error),
     }
