@@ -20,6 +20,7 @@ mod conversations_foreign;
 mod conversations_golden;
 mod crowd;
 mod death;
+mod elicitation;
 mod events;
 mod fake_server;
 mod framing;
