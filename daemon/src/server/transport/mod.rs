@@ -3,6 +3,7 @@
 //! Each transport owns its connection to one server and nothing else; what goes over it is the
 //! wire's business.
 
+pub mod auth;
 pub mod control;
 pub mod ledger;
 pub mod reaper;
