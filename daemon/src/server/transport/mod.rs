@@ -5,7 +5,9 @@
 
 pub mod auth;
 pub mod control;
+pub mod http;
 pub mod ledger;
+pub mod pem_key;
 pub mod reaper;
 pub mod refusal;
 pub mod stdio;
