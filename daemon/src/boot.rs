@@ -146,7 +146,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers = supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
+    let servers =
+        supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),

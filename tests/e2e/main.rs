@@ -28,6 +28,7 @@ mod life_start;
 mod listing;
 mod progress;
 mod relay;
+mod remote_http;
 mod schema;
 mod service;
 mod shim;
