@@ -30,6 +30,8 @@ mod namespaces;
 mod progress;
 mod relay;
 mod remote_http;
+mod remote_origin;
+mod remote_sse;
 mod schema;
 mod service;
 mod shim;
