@@ -6,6 +6,7 @@
 pub mod census;
 pub mod ctl;
 pub mod daemon;
+pub mod foreign;
 pub mod http;
 pub mod journal;
 pub mod script;
@@ -15,6 +16,7 @@ pub mod world;
 
 pub use ctl::Ran;
 pub use daemon::{Daemon, kill};
+pub use foreign::ForeignWriter;
 pub use http::{Answer, Got, HttpFake, plain, plain_server};
 pub use journal::Journal;
 pub use script::{Fork, Framing, Script};
