@@ -148,8 +148,13 @@ fn outcomes_and_waits_show_in_the_trace() {
     let wait = named(&decided, "wait for approval");
     assert_eq!(wait.parent, named(&decided, "call").id);
     assert_eq!(wait.attributes["hermes.decision"], "allow-once");
+    let env = client.text("mcp_w_env", &json!({}));
+    assert!(!env.contains("OTEL_"), "servers get nothing of it: {env}");
     assert!(
-        receiver.heads().iter().all(|head| head.starts_with("POST /v1/traces ")),
+        receiver
+            .heads()
+            .iter()
+            .all(|head| head.starts_with("POST /v1/traces ") && head.contains("key-12345678")),
         "{:?}",
         receiver.heads()
     );

@@ -10,6 +10,7 @@ pub mod approval;
 mod calendar;
 mod elicit;
 pub mod error;
+mod events;
 pub mod follow;
 pub mod peer;
 pub mod permissions;
@@ -226,10 +227,16 @@ where
         handle.breaker().check(now())?;
     }
     let finish = Finish::of(&config, redactor);
-    // Lists are known here; they need neither a slot nor the server.
+    // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
+    // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
+        let withheld = |kind, raw: &str| caller.view.natives().withheld(kind, server.as_str(), raw);
+        if let Some(why) = utility::subject(utility, &upstream).and_then(|(kind, raw)| withheld(kind, &raw)) {
+            return Err(CallError::Withheld(why));
+        }
         let listing = handle.listing().borrow().clone();
-        if let Some(reply) = utility::known(utility, listing.as_deref()) {
+        let hidden = |kind, raw: &str| withheld(kind, raw).is_some();
+        if let Some(reply) = utility::known(utility, listing.as_deref(), &hidden) {
             return Ok(finish.apply(reply).await);
         }
     }
@@ -265,6 +272,9 @@ fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
+        return reply;
+    }
+    if let Some(reply) = events::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }
     match path.around.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {

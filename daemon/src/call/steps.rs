@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// The number under which all admin commands call; sessions count from 1.
 pub const ADMIN: ClientId = ClientId(0);
@@ -55,6 +56,8 @@ pub struct Surroundings {
     pub metrics: Metrics,
     /// Counts for `stats`.
     pub stats: Stats,
+    /// The daemon ends: nobody shall wait for an event any more.
+    pub stopping: CancellationToken,
 }
 
 /// The road of all calls: its surroundings, and the state of its steps.
