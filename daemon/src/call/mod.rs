@@ -226,7 +226,7 @@ where
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
     }
-    let finish = Finish::of(&config, redactor);
+    let finish = Finish::of(&config, redactor).linking(tool.kind, caller.view.renamed(server.as_str()));
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
     // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
@@ -252,21 +252,22 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = as_asked(tool, raw, outcome?);
+    let reply = as_asked(tool, outcome?);
     Ok(finish.apply(reply).await)
 }
 
 /// The server's answer in the form in which its client asked.
-fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
+fn as_asked(tool: &Tool, answer: Answer) -> Reply {
     match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
-            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
-                Reply::Result(result)
-            }
+            ItemKind::Tool
+            | ItemKind::Resource
+            | ItemKind::Prompt
+            | ItemKind::Completion
+            | ItemKind::Subscription => Reply::Result(result),
         },
-        Answer::Error(error) => Reply::Error(error),
+        Answer::Error(error) => utility::refused(tool.kind, error),
     }
 }
 
