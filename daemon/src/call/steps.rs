@@ -131,6 +131,11 @@ impl CallPath {
         }
     }
 
+    /// The profiles of the configuration in force. There from the first client on, unlike the catalogue.
+    pub fn profiles(&self) -> Vec<ProfileName> {
+        self.around.config.borrow().daemon.profiles.keys().cloned().collect()
+    }
+
     /// Sentences about tools of `server` whose arguments cannot be checked.
     pub fn notes(&self, server: &str) -> Vec<String> {
         let unchecked = lock(&self.unchecked);
