@@ -155,7 +155,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             redactor_in,
             store.clone(),
         )),
-        machine: findings::machine(paths.clone(), opening, store.health()),
+        machine: findings::machine(paths.clone(), opening, store.health(), metrics.tracer().clone()),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -212,7 +212,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             clients: clients.clone(),
             calls: calls.clone(),
             store: store.clone(),
-            metrics,
+            metrics: metrics.clone(),
             stats,
             pins_approved,
             reloader: reloader.clone(),
@@ -237,6 +237,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
     groups.inner.spawn(reload_on_manager(base, reloader.clone()));
+    let tracer = metrics.tracer().clone();
+    #[cfg(feature = "otlp")]
+    crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
+    groups.inner.spawn(findings::follow_traces(tracer, reloader.clone(), groups.inner.stop_signal()));
     groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
         let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
@@ -291,6 +295,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         sessions: groups.sessions,
         servers: groups.servers,
         inner: groups.inner,
+        traces: groups.traces,
         store,
         logs,
         admin: groups.admin,
@@ -307,6 +312,7 @@ struct Groups {
     sessions: TaskGroup,
     servers: TaskGroup,
     inner: TaskGroup,
+    traces: TaskGroup,
     admin: TaskGroup,
 }
 
@@ -336,6 +342,8 @@ fn before_config(
         let mut known = config.secrets.clone();
         // `env_pass` hands these to servers, which may print them.
         base.borrow().note_secrets(&mut known);
+        #[cfg(feature = "otlp")]
+        crate::telemetry::otlp::note_secrets(&mut known, &|name| std::env::var(name).ok());
         let redactor = Arc::new(Redactor::new(&known, config.daemon.redaction_labels));
         secrets.send_replace(Arc::new(known));
         results.send_replace(redactor.clone());

@@ -35,6 +35,8 @@ mod service;
 mod shim;
 mod single;
 mod soak;
+mod traces;
+mod traces_receiver;
 
 use hermes_tests::World;
 
