@@ -28,6 +28,7 @@ pub(super) fn client_method(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Tool | ItemKind::Utility(_) => "tools/call",
         ItemKind::Resource => "resources/read",
+        ItemKind::Subscription => "resources/subscribe",
         ItemKind::Prompt => "prompts/get",
         ItemKind::Completion => "completion/complete",
     }
@@ -81,6 +82,9 @@ fn named(tool: &Tool, raw: &RawTool, upstream: &Upstream, traceparent: &str) -> 
         }
         ItemKind::Resource => {
             Asked { method: "resources/read", params: with("uri", raw.as_str()), hole: None }
+        }
+        ItemKind::Subscription => {
+            Asked { method: "resources/subscribe", params: with("uri", raw.as_str()), hole: None }
         }
         ItemKind::Prompt => Asked { method: "prompts/get", params: with("name", raw.as_str()), hole: None },
         ItemKind::Completion => {

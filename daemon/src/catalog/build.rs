@@ -5,11 +5,12 @@
 
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
+use super::greeting::Introduction;
 use super::native;
 use super::schema;
 use super::snapshot::{Catalog, ItemKind, Offered, Origin, ServerNotes, Tool, ToolHints};
 use super::vet::{TextKind, Verdict};
-use crate::config::{Config, ServerConfig};
+use crate::config::{Config, ServerConfig, ServerEntry};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
 use serde_json::value::RawValue;
@@ -114,7 +115,21 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         notes.insert(offer.config.name.clone(), about);
     }
     let natives = native::collect(offers, &configured, config.daemon.name_limit);
-    Catalog::new(tools, natives, notes, config.daemon.profiles.clone())
+    let introductions = introductions(config, offers);
+    Catalog::new(tools, natives, notes, config.daemon.profiles.clone()).introducing(introductions)
+}
+
+/// Of every server that runs or could.
+fn introductions(config: &Config, offers: &[Offer]) -> BTreeMap<ServerName, Introduction> {
+    let enabled = config.servers.iter().filter(|(_, entry)| matches!(entry, ServerEntry::Enabled(_)));
+    let mut all: BTreeMap<ServerName, Introduction> =
+        enabled.map(|(name, _)| (name.clone(), Introduction::unknown())).collect();
+    for offer in offers {
+        if let Some(capabilities) = offer.capabilities.as_deref() {
+            all.insert(offer.config.name.clone(), Introduction::of(capabilities));
+        }
+    }
+    all
 }
 
 fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Vec<Arc<Tool>>, ServerNotes) {

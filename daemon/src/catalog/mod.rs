@@ -3,6 +3,7 @@
 pub mod build;
 pub mod exposed;
 pub mod filter;
+pub mod greeting;
 pub mod keep;
 pub mod look;
 pub mod native;
