@@ -31,6 +31,8 @@
 //! | `hermesd.metrics.listen` | `chain_evidence::metrics_are_served_where_configured` |
 //! | `hermesd.audit.arguments` | `chain_evidence::arguments_are_recorded_as_configured` |
 //! | `hermesd.audit.retention_days` | `chain_keys::audit_rows_go_after_their_days` |
+//! | `hermesd.otlp.endpoint` | `traces::a_call_is_one_trace_from_the_shim_to_the_server` |
+//! | `hermesd.otlp.sample_ratio` | `traces::the_ratio_decides_only_about_traces_that_begin_here` |
 //! | `hermesd.redaction.labels` | `chain_steps::labels_say_what_was_masked_where_asked_for` |
 
 use crate::world;

@@ -259,6 +259,9 @@ impl<'a> Field<'a> {
             self.error(message, "write the value itself, or a `${VARIABLE}` that `.env` sets");
             return None;
         }
+        if let Outcome::Text(text) = &filled.outcome {
+            self.cx.sink.borrow_mut().secrets.note_urls(text);
+        }
         Some(match filled.outcome {
             Outcome::Text(text) => Text::Filled(text),
             Outcome::Unset { name } => Text::Unset(name),
