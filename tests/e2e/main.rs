@@ -22,6 +22,7 @@ mod conversations_foreign;
 mod conversations_golden;
 mod crowd;
 mod death;
+mod elicitation;
 mod events;
 mod fake_server;
 mod framing;

@@ -8,10 +8,13 @@
 mod answer;
 pub mod approval;
 mod calendar;
+mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+pub mod peer;
 pub mod permissions;
+mod question;
 mod record;
 pub mod result;
 pub mod retry;
@@ -37,6 +40,7 @@ use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use peer::Peer;
 use record::Record;
 use retry::{Decision, Trust};
 use route::Upstream;
@@ -55,6 +59,8 @@ pub struct Caller {
     pub view: Arc<View>,
     /// Who that is, for the audit.
     pub identity: Arc<store::Caller>,
+    /// The client itself, where it can be asked something.
+    pub peer: Option<Arc<dyn Peer>>,
     /// Where news of servers go; `None`: it wants none.
     pub hearer: Option<Arc<dyn Hearer>>,
 }
@@ -213,14 +219,12 @@ where
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    let passed = path.approve(&gated, progress).await?;
-    if let Passed::Decided(decision) = passed {
-        record.note("approval", decision.word());
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
         // Time has passed: what was true before the wait is looked at again.
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
-    } else if passed == Passed::Standing {
-        record.note("approval", "standing");
     }
     let finish = Finish::of(&config, redactor);
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
@@ -248,7 +252,13 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = match outcome? {
+    let reply = as_asked(tool, raw, outcome?);
+    Ok(finish.apply(reply).await)
+}
+
+/// The server's answer in the form in which its client asked.
+fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
+    match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
             ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
@@ -257,8 +267,7 @@ where
             }
         },
         Answer::Error(error) => Reply::Error(error),
-    };
-    Ok(finish.apply(reply).await)
+    }
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
