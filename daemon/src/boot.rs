@@ -110,7 +110,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
-    tracing::debug!(?descriptors, "file descriptors");
+    tracing::debug!(from = descriptors.from, to = descriptors.to, "file descriptors");
     reap(&paths).await;
 
     let groups = Groups::default();
@@ -409,7 +409,8 @@ async fn open_store(paths: &Paths) -> (Store, Vec<StoreFinding>) {
     let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
     let (store, findings) = opened.expect("opening the store does not panic");
     for finding in &findings {
-        tracing::error!(?finding, "hermesd.db");
+        let told = crate::config::Finding::from(finding);
+        tracing::error!(finding = told.message, hint = told.hint, "hermesd.db is not as it should be");
     }
     (store, findings)
 }
@@ -432,12 +433,24 @@ fn start_logs(
 
 fn log_reaped(report: &reaper::ReapReport) {
     for (server, ended) in &report.ended {
-        tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
+        tracing::warn!(
+            server,
+            pid = ended.pid,
+            process = ended.name,
+            "ended a process that an earlier daemon left"
+        );
     }
     if !report.survivors.is_empty() {
-        tracing::error!(pids = ?report.survivors, "processes of an earlier daemon cannot be ended");
+        let pids: Vec<String> = report.survivors.iter().map(ToString::to_string).collect();
+        tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
     }
-    tracing::debug!(?report, "looked for leftovers");
+    tracing::debug!(
+        ended = report.ended.len(),
+        spared = report.spared.len(),
+        containers = report.containers,
+        waited_ms = report.waited.as_millis(),
+        "looked for leftovers"
+    );
 }
 
 async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {

@@ -9,6 +9,8 @@ mod admin;
 mod boundaries;
 mod chain_approvals;
 mod chain_evidence;
+mod chain_keys;
+mod chain_leaks;
 mod chain_natives;
 mod chain_pin_kinds;
 mod chain_pins;
