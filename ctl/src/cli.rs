@@ -234,12 +234,16 @@ pub enum PinsAction {
         /// Only this server
         server: Option<String>,
     },
-    /// Make the changed text of a tool, or of all of a server, the one that counts
+    /// Make the changed text of one item, or of all of a server, the one that counts
     Approve {
         /// Name of the server
         server: String,
-        /// Name of the tool, as its server gave it; all that changed without it
+        /// Name of the tool or prompt as its server gave it, URI of a resource, or `instructions`; all
+        /// that changed without it
         name: Option<String>,
+        /// Only texts of this kind
+        #[arg(long, value_parser = ["tool", "prompt", "resource", "template", "instructions"])]
+        kind: Option<String>,
     },
 }
 

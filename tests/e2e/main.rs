@@ -10,6 +10,7 @@ mod boundaries;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_natives;
+mod chain_pin_kinds;
 mod chain_pins;
 mod chain_steps;
 mod child;

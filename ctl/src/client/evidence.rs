@@ -106,11 +106,17 @@ impl Client {
     ///
     /// # Errors
     /// As [`status`](Self::status).
-    pub async fn approve_pins(&mut self, server: &str, name: &str) -> Result<Vec<String>, Failure> {
+    pub async fn approve_pins(
+        &mut self,
+        server: &str,
+        kind: &str,
+        name: &str,
+    ) -> Result<Vec<String>, Failure> {
         let request = pb::ApprovePinsRequest {
             home: self.home.clone(),
             server: server.to_owned(),
             name: name.to_owned(),
+            kind: kind.to_owned(),
         };
         Ok(answer(self.peer, self.stub.approve_pins(timed(request, AT_HAND)).await)?.approved)
     }

@@ -223,10 +223,16 @@ where
         record.note("approval", "standing");
     }
     let finish = Finish::of(&config, redactor);
-    // Lists are known here; they need neither a slot nor the server.
+    // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
+    // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
+        let withheld = |kind, raw: &str| caller.view.natives().withheld(kind, server.as_str(), raw);
+        if let Some(why) = utility::subject(utility, &upstream).and_then(|(kind, raw)| withheld(kind, &raw)) {
+            return Err(CallError::Withheld(why));
+        }
         let listing = handle.listing().borrow().clone();
-        if let Some(reply) = utility::known(utility, listing.as_deref()) {
+        let hidden = |kind, raw: &str| withheld(kind, raw).is_some();
+        if let Some(reply) = utility::known(utility, listing.as_deref(), &hidden) {
             return Ok(finish.apply(reply).await);
         }
     }

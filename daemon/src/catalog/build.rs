@@ -9,7 +9,7 @@ use super::greeting::Introduction;
 use super::native;
 use super::schema;
 use super::snapshot::{Catalog, ItemKind, Offered, Origin, ServerNotes, Tool, ToolHints};
-use super::vet::Verdict;
+use super::vet::{TextKind, Verdict};
 use crate::config::{Config, ServerConfig, ServerEntry};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
@@ -17,6 +17,9 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Items of one list: what names each, and the raw item.
+pub type Items = Vec<(String, Box<RawValue>)>;
 
 /// What one server offers, as it listed it.
 #[derive(Debug, Clone)]
@@ -31,6 +34,10 @@ pub struct Offer {
     pub templates: Vec<(String, Box<RawValue>)>,
     /// Its prompts: raw name and raw item.
     pub prompts: Vec<(String, Box<RawValue>)>,
+    /// Its `instructions`, where it gives any.
+    pub instructions: Option<String>,
+    /// Kinds whose list was not read yet: what is missing there is not known to be missing.
+    pub unread: BTreeSet<TextKind>,
     /// Its `capabilities`; `None`: not known.
     pub capabilities: Option<Box<RawValue>>,
     /// Items its listing dropped or repaired, as sentences.
@@ -63,11 +70,23 @@ impl Offer {
             resources: Vec::new(),
             templates: Vec::new(),
             prompts: Vec::new(),
+            instructions: None,
+            unread: BTreeSet::new(),
             capabilities: None,
             notes: Vec::new(),
             dropped: 0,
             verdict: Verdict::default(),
         }
+    }
+
+    /// Its lists, each with what its items are.
+    pub fn items(&self) -> [(TextKind, &Items); 4] {
+        [
+            (TextKind::Tool, &self.tools),
+            (TextKind::Prompt, &self.prompts),
+            (TextKind::Resource, &self.resources),
+            (TextKind::Template, &self.templates),
+        ]
     }
 }
 
@@ -157,7 +176,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
                 continue;
             }
         };
-        let withheld = offer.verdict.withheld.get(raw.as_str()).map(|why| Arc::from(why.as_str()));
+        let withheld = offer.verdict.withheld(TextKind::Tool, raw).map(Arc::from);
         match &withheld {
             Some(_) => about.withheld += 1,
             None => about.visible += 1,
