@@ -352,3 +352,60 @@ fn switched_off_conversations_make_no_events() {
     writer.add("s1", "m1");
     wait_for("events come again", SOON, || w.ctl(["events"]).succeeds().stdout.contains("m1"));
 }
+
+/// A conversation is a resource: it is read, and who follows it hears of new messages, also over a restart.
+#[test]
+fn conversations_are_resources_that_can_be_followed() {
+    let w = world();
+    let mut writer = ForeignWriter::start(&w.home());
+    writer.add("s1", "m0");
+    writer.add("s2", "m0");
+    let daemon = w.start();
+    let mut shim = w.shim_with(&["mcp", "serve", "--only", "conversations"]);
+    assert_eq!(shim.initialize()["capabilities"]["resources"]["subscribe"], true);
+    let templates =
+        shim.request("resources/templates/list", &json!({}))["result"]["resourceTemplates"].clone();
+    assert_eq!(templates[0]["uriTemplate"], "hermes://conversations/{session_key}");
+    let (plain, encoded) = (
+        "hermes://conversations/agent:main:telegram:dm:s1",
+        "hermes://conversations/agent%3Amain%3Atelegram%3Adm%3As2",
+    );
+    for uri in [plain, encoded] {
+        let content = shim.request("resources/read", &json!({"uri": uri}))["result"]["contents"][0].clone();
+        assert_eq!(content["uri"], uri);
+        let page: Value = serde_json::from_str(content["text"].as_str().unwrap()).unwrap();
+        assert_eq!(page["messages"][0]["content"], "m0");
+        assert!(shim.request("resources/subscribe", &json!({"uri": uri})).get("result").is_some());
+    }
+    let unknown = shim.request("resources/read", &json!({"uri": "hermes://conversations/nobody"}));
+    assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
+    writer.add("s2", "m1");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], encoded);
+    writer.add("s1", "m1");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    assert!(shim.request("resources/unsubscribe", &json!({"uri": encoded})).get("result").is_some());
+    drop(daemon);
+    let _daemon = w.start();
+    // What came meanwhile may have been missed: told once.
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    writer.add("s2", "m2");
+    writer.add("s1", "m2");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    let mut blind = w.shim_with(&["mcp", "serve", "--only", "servers"]);
+    blind.initialize();
+    let hidden = blind.request("resources/read", &json!({"uri": plain}));
+    assert_eq!(hidden["error"]["code"], -32002, "{hidden}");
+}
+
+/// Conversations that appear while the daemon runs are offered at once.
+#[test]
+fn conversations_that_appear_are_offered() {
+    let w = world();
+    let _daemon = w.start();
+    let mut shim = w.shim();
+    shim.initialize();
+    assert!(!shim.tool_names().iter().any(|name| name == "events_wait"));
+    ForeignWriter::start(&w.home()).add("s1", "m0");
+    shim.wait_method("notifications/tools/list_changed");
+    shim.wait_tool("events_wait");
+}

@@ -8,6 +8,7 @@
 mod answer;
 pub mod approval;
 mod calendar;
+pub mod conversation;
 pub mod error;
 mod events;
 pub mod follow;
@@ -262,6 +263,9 @@ where
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
+    if let Some(reply) = conversation::call(path, tool, call).await {
+        return reply;
+    }
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }

@@ -5,10 +5,11 @@
 
 use super::build::{Offer, renamed};
 use super::exposed::{self, Utility};
-use super::snapshot::{ItemKind, Natives, Origin, ServerNotes, Tool, ToolHints};
+use super::snapshot::{ItemKind, Natives, Offered, Origin, ServerNotes, Tool, ToolHints};
 use super::vet::TextKind;
-use crate::jsonrpc::splice::Members;
+use crate::jsonrpc::splice::{self, Members};
 use crate::names::{ExposedName, RawTool, ServerName};
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -58,12 +59,17 @@ impl NativeView {
             fixed(template) > 0 && uri.starts_with(&name[..fixed(template)])
         };
         let template = self.templates.iter().filter(fits).max_by_key(|template| fixed(template))?;
-        let Origin::Server { server, .. } = &template.origin else { return None };
+        let Origin::Server { server, .. } = &template.origin else { return conversation(template, uri) };
         Some(Arc::new(Tool {
             name: ExposedName::new(uri),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(uri) },
             ..Tool::clone(template)
         }))
+    }
+
+    /// Whether hermesd itself has resources in it.
+    pub(super) fn has_own(&self) -> bool {
+        self.templates.iter().any(|template| matches!(template.origin, Origin::Conversations { .. }))
     }
 
     /// Why what `server` calls `raw` is withheld: a resource's URI or a prompt's name; `None`: it is not.
@@ -91,6 +97,38 @@ impl NativeView {
 /// The items that wait for nobody's approval.
 fn shown(items: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
     items.iter().filter(|item| item.withheld.is_none()).cloned().collect()
+}
+
+/// URIs of conversations: this and the session key, percent-encoded or not.
+pub const CONVERSATIONS: &str = "hermes://conversations/";
+
+/// The template of conversations as resources.
+pub(super) fn conversations(offered: Offered) -> Arc<Tool> {
+    let name = format!("{CONVERSATIONS}{{session_key}}");
+    let item = json!({
+        "uriTemplate": name,
+        "name": "conversation",
+        "title": "Conversation",
+        "description": "The newest messages of one conversation, as messages_read gives them; session_key is from \
+                        conversations_list. Subscribe to hear of new ones.",
+        "mimeType": "application/json",
+    });
+    Arc::new(Tool {
+        name: ExposedName::new(name),
+        origin: Origin::Conversations { read_only: true, offered },
+        json: splice::raw(&item),
+        schema: None,
+        hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
+        withheld: None,
+        kind: ItemKind::Resource,
+    })
+}
+
+/// The conversation behind `uri`, whichever way its key is spelled.
+fn conversation(template: &Arc<Tool>, uri: &str) -> Option<Arc<Tool>> {
+    let key = percent_decode_str(uri.strip_prefix(CONVERSATIONS)?).decode_utf8().ok()?;
+    let name = ExposedName::new(format!("{CONVERSATIONS}{key}"));
+    (!key.is_empty()).then(|| Arc::new(Tool { name, ..Tool::clone(template) }))
 }
 
 /// The result of a list method.

@@ -210,7 +210,9 @@ impl Catalog {
 
     fn greeted(&self, view: View) -> View {
         let seen = self.introductions.iter().filter(|(server, _)| view.sees(server.as_str()));
-        let greeting = Greeting::of(seen.map(|(_, introduction)| introduction));
+        let mut greeting = Greeting::of(seen.map(|(_, introduction)| introduction));
+        // Conversations send updates.
+        greeting.subscribe |= view.natives.has_own();
         View { greeting, ..view }
     }
 
