@@ -198,6 +198,15 @@ pub(super) fn session_key(snapshot: &Snapshot<'_>, session_id: &str) -> rusqlite
     snapshot.transaction.prepare_cached(sql)?.query_row([session_id], |row| row.get(0)).optional()
 }
 
+/// The session that this one continues.
+pub(super) fn parent(snapshot: &Snapshot<'_>, session_id: &str) -> rusqlite::Result<Option<String>> {
+    if !snapshot.sessions.has("parent_session_id") {
+        return Ok(None);
+    }
+    let sql = "SELECT parent_session_id FROM sessions WHERE id = ?1 AND parent_session_id <> ''";
+    snapshot.transaction.prepare_cached(sql)?.query_row([session_id], |row| row.get(0)).optional()
+}
+
 /// Whether rows of sessions name conversations at all; else sessions.json does.
 pub(super) fn rows_name_keys(snapshot: &Snapshot<'_>) -> rusqlite::Result<bool> {
     let any = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session_key <> '')";
