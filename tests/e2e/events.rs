@@ -9,6 +9,38 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
+/// Defects of the reference's event bridge, and the test that shows each one gone: here, or beside the code.
+const DEFECTS: [(&str, &str); 9] = [
+    (
+        "commits in WAL mode are not seen while the writer's connection is open",
+        "a_wait_ends_with_a_message_of_another_process",
+    ),
+    ("a change of sessions.json alone is never looked at", "a_session_that_is_named_late_loses_nothing"),
+    ("history is replayed, cursors begin anew with each start", "cursors_outlive_the_daemon_and_its_log"),
+    ("an older clock loses messages, a rewrite repeats them", "two_thousand_messages_come_once_and_in_order"),
+    ("a rewrite is told as new messages", "rewritten_conversations_are_told_as_such"),
+    ("an overflow is silent", "positions_tell_gaps_and_other_logs_apart"),
+    ("waiting blocks the whole server", "waiting_blocks_nothing_and_can_be_cancelled"),
+    ("a wait of nothing never looks", "a_wait_of_nothing_looks_once"),
+    ("approvals reach nobody", "approvals_are_events_for_those_who_see_the_tool"),
+];
+
+/// Each defect has its test.
+#[test]
+fn every_known_defect_of_the_event_bridge_has_a_test() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let files = [
+        "tests/e2e/events.rs",
+        "daemon/src/conversations/watch/tests.rs",
+        "daemon/src/conversations/events.rs",
+        "daemon/src/conversations/events_tools.rs",
+    ];
+    let sources: String = files.iter().map(|file| fs::read_to_string(root.join(file)).unwrap()).collect();
+    for (defect, test) in DEFECTS {
+        assert!(sources.contains(&format!("fn {test}()")), "{defect}: no test {test}");
+    }
+}
+
 fn client(w: &World) -> Shim {
     let mut shim = w.shim_with(&["mcp", "serve", "--only", "conversations"]);
     shim.initialize();

@@ -9,10 +9,13 @@ mod answer;
 pub mod approval;
 mod calendar;
 pub mod conversation;
+mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+pub mod peer;
 pub mod permissions;
+mod question;
 mod record;
 pub mod result;
 pub mod retry;
@@ -38,6 +41,7 @@ use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use peer::Peer;
 use record::Record;
 use retry::{Decision, Trust};
 use route::Upstream;
@@ -56,6 +60,8 @@ pub struct Caller {
     pub view: Arc<View>,
     /// Who that is, for the audit.
     pub identity: Arc<store::Caller>,
+    /// The client itself, where it can be asked something.
+    pub peer: Option<Arc<dyn Peer>>,
     /// Where news of servers go; `None`: it wants none.
     pub hearer: Option<Arc<dyn Hearer>>,
 }
@@ -214,16 +220,14 @@ where
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    let passed = path.approve(&gated, progress).await?;
-    if let Passed::Decided(decision) = passed {
-        record.note("approval", decision.word());
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
         // Time has passed: what was true before the wait is looked at again.
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
-    } else if passed == Passed::Standing {
-        record.note("approval", "standing");
     }
-    let finish = Finish::of(&config, redactor);
+    let finish = Finish::of(&config, redactor).linking(tool.kind, caller.view.renamed(server.as_str()));
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
     // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
@@ -249,17 +253,23 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = match outcome? {
+    let reply = as_asked(tool, outcome?);
+    Ok(finish.apply(reply).await)
+}
+
+/// The server's answer in the form in which its client asked.
+fn as_asked(tool: &Tool, answer: Answer) -> Reply {
+    match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
-            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
-                Reply::Result(result)
-            }
+            ItemKind::Tool
+            | ItemKind::Resource
+            | ItemKind::Prompt
+            | ItemKind::Completion
+            | ItemKind::Subscription => Reply::Result(result),
         },
-        Answer::Error(error) => Reply::Error(error),
-    };
-    Ok(finish.apply(reply).await)
+        Answer::Error(error) => utility::refused(tool.kind, error),
+    }
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {

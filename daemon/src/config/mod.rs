@@ -355,6 +355,8 @@ pub struct DaemonConfig {
     pub conversations: ConversationsMode,
     /// Starts at once. Default 4.
     pub start_concurrency: NonZeroU32,
+    /// Whether clients get the instructions of servers. Default true.
+    pub instructions: bool,
     /// Longest exposed name. Default 50, 24 to 128.
     pub name_limit: usize,
     /// OpenAI-compatible endpoint for sampling.

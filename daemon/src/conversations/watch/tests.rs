@@ -328,6 +328,31 @@ async fn a_row_that_names_its_conversation_needs_no_index() {
     followed.stop().await;
 }
 
+/// A second name of the file in another folder: what is written through it, nobody is told of.
+#[tokio::test]
+async fn changes_without_notices_are_found_and_then_looked_for_quickly() {
+    let home = Home::new();
+    drop(home.writer_of("state.db", "DELETE"));
+    let elsewhere = tempfile::tempdir_in(home.path()).unwrap();
+    fs::hard_link(home.path().join("state.db"), elsewhere.path().join("state.db")).unwrap();
+    let writer = Writer(Connection::open(elsewhere.path().join("state.db")).unwrap());
+    let mut followed = home.follow().await;
+    for text in ["one", "two"] {
+        writer.add("a", text);
+        assert_eq!(followed.texts(1).await, [text]);
+    }
+    let mut status = followed.watch.status();
+    let quick = status.wait_for(|status| status.mode == Mode::PollingUnnoticed);
+    tokio::time::timeout(LONG, quick).await.unwrap().unwrap();
+    writer.add("a", "three");
+    assert_eq!(followed.texts(1).await, ["three"]);
+    // A notice ends it.
+    home.name(&["a", "b"]);
+    let told = status.wait_for(|status| status.mode == Mode::Notices);
+    tokio::time::timeout(LONG, told).await.unwrap().unwrap();
+    followed.stop().await;
+}
+
 #[tokio::test]
 async fn a_database_that_cannot_be_read_is_tried_again() {
     let home = Home::new();
