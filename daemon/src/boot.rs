@@ -4,7 +4,7 @@
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
 use crate::admin::{self, service};
-use crate::call::{CallPath, Surroundings};
+use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
@@ -12,7 +12,7 @@ use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
-use crate::conversations::watch::Watch;
+use crate::conversations::watch::{State, Watch, WatchStatus};
 use crate::findings;
 use crate::guard;
 use crate::learned::Learned;
@@ -208,6 +208,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
+    let news =
+        call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
+    groups.inner.spawn(news);
+    groups.inner.spawn(reload_on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -456,6 +460,15 @@ fn log_reaped(report: &reaper::ReapReport) {
 async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
     while changes.changed().await.is_ok() {
         reloader.reload().await;
+    }
+}
+
+/// Conversations that appear are offered at once.
+async fn reload_on_arrival(mut status: watch::Receiver<WatchStatus>, reloader: Reloader) {
+    while status.wait_for(|status| status.state == State::Missing).await.is_ok()
+        && status.wait_for(|status| status.state == State::Following).await.is_ok()
+    {
+        reloader.poke();
     }
 }
 

@@ -207,6 +207,7 @@ impl Control for Admin {
                 .iter()
                 .map(|finding| convert::finding(finding, inner.mask()))
                 .chain(diagnose::lost_lines(inner))
+                .chain(events::finding(inner))
                 .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
