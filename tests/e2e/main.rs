@@ -39,6 +39,7 @@ mod news_resources;
 mod progress;
 mod relay;
 mod schema;
+mod sending;
 mod service;
 mod shim;
 mod single;
