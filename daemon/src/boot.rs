@@ -11,8 +11,8 @@ use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
-use crate::conversations::Conversations;
 use crate::conversations::watch::{State, Watch, WatchStatus};
+use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
 use crate::learned::Learned;
@@ -118,7 +118,6 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (handles_in, handles) = watch::channel(Arc::new(Servers::new()));
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
-    let conversations = Conversations::open(home.path());
     let (store, opening) = open_store(&paths).await;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
     // Before anybody can connect: what is written from here on is new.
@@ -127,6 +126,14 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let stats = Stats::default();
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
+    let outgoing = Outgoing {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        tasks: groups.inner.clone(),
+        user_home: env.get("HOME").map(Into::into),
+    };
+    let conversations = Conversations::open_sending(home.path(), outgoing);
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let remote = RemoteLauncher {

@@ -46,6 +46,7 @@ mod remote_http;
 mod remote_origin;
 mod remote_sse;
 mod schema;
+mod sending;
 mod service;
 mod shim;
 mod single;

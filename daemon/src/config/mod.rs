@@ -14,6 +14,7 @@ pub mod dotenv;
 pub mod file;
 mod http_entry;
 pub mod interpolate;
+pub mod messaging;
 mod reader;
 mod remote;
 mod render;
@@ -57,6 +58,8 @@ pub struct Config {
     pub secrets: KnownSecrets,
     /// Whether the file has a `platforms:` section.
     pub platforms: bool,
+    /// What messages are sent with: `platforms:`, gateway.json and the environment.
+    pub messaging: Arc<messaging::Messaging>,
 }
 
 /// What one entry came to.
