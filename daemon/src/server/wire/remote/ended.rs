@@ -40,7 +40,11 @@ impl RemoteWire {
                 if open.method == "initialize" && self.remote.kind == RemoteKind::Auto {
                     (self.remote.learned)(RemoteKind::Streamable);
                 }
+                let discovered = open.method == "server/discover";
                 self.finish_with(id, Err(WireError::Malformed));
+                if discovered {
+                    self.listen();
+                }
             }
             // The answer comes on another stream, if there is one.
             Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listens.is_set() => {}
