@@ -113,6 +113,10 @@ impl RemoteWire {
             self.open_stream();
             return;
         }
+        if matches!(self.mode, Mode::Legacy { .. }) && matches!(refusal.status, 404 | 410) {
+            // Its session is in the address that it gave; only a new stream brings another.
+            self.ending = Some(EndReason::Io(format!("the server lost the session: {refusal}")));
+        }
         self.finish_with(id, Err(WireError::Http(refusal)));
     }
 
