@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod control;
 pub mod ledger;
+pub mod oauth;
 pub mod reaper;
 pub mod refusal;
 pub mod stdio;
