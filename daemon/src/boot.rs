@@ -4,6 +4,7 @@
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
 use crate::admin::{self, service};
+use crate::after_login;
 use crate::call::{CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
@@ -14,6 +15,8 @@ use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
 use crate::findings;
 use crate::guard;
+use crate::masking::Masking;
+use crate::names::ServerName;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -28,6 +31,8 @@ use crate::server::osv::Osv;
 use crate::server::spawn::StdioLauncher;
 use crate::server::supervisor;
 use crate::server::transport::ledger::Ledger;
+use crate::server::transport::oauth::Oauth;
+use crate::server::transport::oauth::account::Around;
 use crate::server::transport::reaper::{self, GUARD_PATIENCE};
 use crate::session::clients::Clients;
 use crate::session::{self, listener};
@@ -122,6 +127,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
+    let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
+    let (oauth, logged_in) = oauth(&home, masking.clone(), groups.inner.child());
     let launcher = StdioLauncher {
         base: base.clone(),
         secrets,
@@ -147,14 +154,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(
-            redact.clone(),
-            servers.clone(),
-            base.clone(),
-            secrets_in,
-            redactor_in,
-            store.clone(),
-        )),
+        before: Box::new(before_config(masking, servers.clone(), store.clone())),
         machine: findings::machine(paths.clone(), opening, store.health()),
         store: store.clone(),
         groups: BTreeMap::new(),
@@ -218,6 +218,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             reloader: reloader.clone(),
             logs: logs.clone(),
             test: servers.clone(),
+            oauth,
             mask: Arc::new(move |text| redact.apply(text)),
             shutdown: shutdown.clone(),
         }),
@@ -236,6 +237,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
     groups.inner.spawn(reload_on_manager(base, reloader.clone()));
     groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
@@ -324,25 +326,23 @@ fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
 
 /// What a new configuration changes outside the servers: the secrets that are masked, and how
 /// many servers may start at once.
-fn before_config(
-    redact: RedactHook,
-    servers: supervisor::Shared,
-    base: watch::Receiver<Arc<BaseEnv>>,
-    secrets: watch::Sender<Arc<KnownSecrets>>,
-    results: watch::Sender<Arc<Redactor>>,
-    store: Store,
-) -> impl Fn(&Config) + Send {
+fn before_config(masking: Masking, servers: supervisor::Shared, store: Store) -> impl Fn(&Config) + Send {
     move |config| {
-        let mut known = config.secrets.clone();
-        // `env_pass` hands these to servers, which may print them.
-        base.borrow().note_secrets(&mut known);
-        let redactor = Arc::new(Redactor::new(&known, config.daemon.redaction_labels));
-        secrets.send_replace(Arc::new(known));
-        results.send_replace(redactor.clone());
-        redact.set(move |text| redactor.redact(text).into_owned());
+        masking.configured(config);
         store.set_retention(Retention::with_audit_days(config.daemon.audit.retention_days));
         servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
+}
+
+/// The logins of remote servers; the second part is told of each that was finished.
+fn oauth(home: &Home, masking: Masking, tasks: TaskGroup) -> (Oauth, mpsc::Receiver<ServerName>) {
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Oauth::new(Around {
+        home: home.path().to_owned(),
+        tasks,
+        masks: Arc::new(move |server, secrets| masking.login(server, secrets)),
+        clock: Arc::new(now),
+    })
 }
 
 async fn reap(paths: &Paths) {

@@ -7,6 +7,7 @@ mod consent;
 pub mod convert;
 pub mod diagnose;
 mod evidence;
+mod login;
 pub mod peer;
 pub mod serve;
 pub mod service;

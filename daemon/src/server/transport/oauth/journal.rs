@@ -79,7 +79,9 @@ pub fn end(files: &Files) -> Result<(), FileError> {
 
 fn padded(entry: &Value) -> String {
     // The blanks are overwritten by the answer, so that a full disk cannot cost it.
-    format!("{:ROOM$}", entry.to_string())
+    let mut text = entry.to_string();
+    text.extend(std::iter::repeat_n(' ', ROOM.saturating_sub(text.len())));
+    text
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ mod renew;
 pub mod revoke;
 pub mod tap;
 
+#[cfg(test)]
+mod scripted_tests;
+
 use super::auth::{Auth, AuthSource, HeadersOnly};
 use crate::config::{HttpConfig, OauthConfig};
 use crate::names::ServerName;

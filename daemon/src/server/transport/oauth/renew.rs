@@ -166,8 +166,10 @@ impl Account {
         let now = self.now();
         let (begun, token) = (files.clone(), refresh.clone());
         let begun = tokio::task::spawn_blocking(move || journal::begin(&begun, &token, now)).await;
-        if let Ok(Err(error)) = begun {
-            return Err(cannot_save(&error));
+        match begun {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(cannot_save(&error)),
+            Err(_) => return Err(Trouble::Later { why: "the daemon ends".to_owned() }),
         }
         let keep = self.keeper(&files, &refresh);
         let mut found = self.authority(state, keep).await?;

@@ -93,30 +93,40 @@ impl Account {
         token: &Secret,
         kind: &str,
     ) -> Result<(), String> {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("token", token.expose()).append_pair("token_type_hint", kind);
-        let mut request = hyper::Request::post(url).header("content-type", "application/x-www-form-urlencoded");
-        match &client.secret {
-            Some(secret) if by_header(client, state) => {
-                let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-                let pair = format!("{}:{}", encode(&client.id), encode(secret.expose()));
-                let pair = base64::engine::general_purpose::STANDARD.encode(pair);
-                request = request.header("authorization", format!("Basic {pair}"));
-            }
-            Some(secret) => {
-                form.append_pair("client_id", &client.id).append_pair("client_secret", secret.expose());
-            }
-            None => {
-                form.append_pair("client_id", &client.id);
-            }
-        }
-        let request = request.body(form.finish().into_bytes()).map_err(|error| error.to_string())?;
+        let request = request(url, client, state, token, kind)?;
         let answer = self.place.net.send(request, Redirects::Stop).await.map_err(|error| error.to_string())?;
         if answer.status().is_success() {
             return Ok(());
         }
         Err(format!("the authorization server answered {}", answer.status().as_u16()))
     }
+}
+
+fn request(
+    url: &str,
+    client: &Client,
+    state: &State,
+    token: &Secret,
+    kind: &str,
+) -> Result<hyper::Request<Vec<u8>>, String> {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("token", token.expose()).append_pair("token_type_hint", kind);
+    let mut request = hyper::Request::post(url).header("content-type", "application/x-www-form-urlencoded");
+    match &client.secret {
+        Some(secret) if by_header(client, state) => {
+            let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+            let pair = format!("{}:{}", encode(&client.id), encode(secret.expose()));
+            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
+            request = request.header("authorization", format!("Basic {pair}"));
+        }
+        Some(secret) => {
+            form.append_pair("client_id", &client.id).append_pair("client_secret", secret.expose());
+        }
+        None => {
+            form.append_pair("client_id", &client.id);
+        }
+    }
+    request.body(form.finish().into_bytes()).map_err(|error| error.to_string())
 }
 
 /// Whether the client proves itself in the header: as registered, else unless only the body is offered.
