@@ -155,7 +155,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         handles: handles_in,
         builtins: builtins_in,
         before: Box::new(before_config(masking, servers.clone(), store.clone())),
-        machine: findings::machine(paths.clone(), opening, store.health()),
+        machine: findings::machine(paths.clone(), opening, store.health(), metrics.tracer().clone()),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -212,7 +212,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             clients: clients.clone(),
             calls: calls.clone(),
             store: store.clone(),
-            metrics,
+            metrics: metrics.clone(),
             stats,
             pins_approved,
             reloader: reloader.clone(),
@@ -239,6 +239,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
     groups.inner.spawn(reload_on_manager(base, reloader.clone()));
+    let tracer = metrics.tracer().clone();
+    #[cfg(feature = "otlp")]
+    crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
+    groups.inner.spawn(findings::follow_traces(tracer, reloader.clone(), groups.inner.stop_signal()));
     groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
         let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));
@@ -293,6 +297,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         sessions: groups.sessions,
         servers: groups.servers,
         inner: groups.inner,
+        traces: groups.traces,
         store,
         logs,
         admin: groups.admin,
@@ -309,6 +314,7 @@ struct Groups {
     sessions: TaskGroup,
     servers: TaskGroup,
     inner: TaskGroup,
+    traces: TaskGroup,
     admin: TaskGroup,
 }
 

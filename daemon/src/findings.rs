@@ -1,4 +1,5 @@
-//! What a person should know besides config.yaml: files that others can read, and the store.
+//! What a person should know besides config.yaml: files that others can read, the store, the receiver of
+//! traces.
 //!
 //! Owner: nobody; `reload` asks with each configuration, so that status and doctor show one list.
 //! Promise: a finding goes away with its cause. May not touch: the files.
@@ -7,6 +8,7 @@ use crate::config::{Finding, Severity};
 use crate::paths::Paths;
 use crate::reload::Reloader;
 use crate::store::{Keeping, StoreFinding, StoreHealth, TroubleKind};
+use crate::telemetry::traces::{Status, Tracer};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +18,7 @@ pub fn machine(
     paths: Paths,
     opening: Vec<StoreFinding>,
     health: watch::Receiver<StoreHealth>,
+    tracer: Tracer,
 ) -> Arc<dyn Fn() -> Vec<Finding> + Send + Sync> {
     Arc::new(move || {
         let mut findings = paths.exposed();
@@ -33,8 +36,42 @@ pub fn machine(
             message: trouble.kind.to_string(),
             hint: "approvals, pins and audit rows wait or are lost until this is mended".to_owned(),
         }));
+        findings.extend(untraced(&tracer.status().borrow()));
         findings
     })
+}
+
+fn untraced(status: &Status) -> Option<Finding> {
+    let trouble = status.trouble.as_ref()?;
+    Some(Finding {
+        severity: Severity::Warning,
+        server: None,
+        file: None,
+        line: 0,
+        key: "hermesd.otlp".to_owned(),
+        message: format!("traces do not reach their receiver: {trouble}"),
+        hint: "start the receiver, or correct `endpoint`; calls are not held up".to_owned(),
+    })
+}
+
+/// The same for the receiver of traces.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn follow_traces(tracer: Tracer, reloader: Reloader, stop: CancellationToken) {
+    let mut status = tracer.status().subscribe();
+    let mut told = None;
+    loop {
+        let now = status.borrow_and_update().trouble.clone();
+        if now != told {
+            told = now;
+            reloader.poke();
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = status.changed() => if changed.is_err() { return },
+        }
+    }
 }
 
 /// Findings are part of the configuration in force: new trouble of the store is a reason to look again.

@@ -77,6 +77,8 @@ impl Masking {
         let mut known = parts.configured.clone();
         // `env_pass` hands these to servers, which may print them.
         self.base.borrow().note_secrets(&mut known);
+        #[cfg(feature = "otlp")]
+        crate::telemetry::otlp::note_secrets(&mut known, &|name| std::env::var(name).ok());
         for secret in parts.logins.values().flatten() {
             known.insert(secret.clone());
         }

@@ -19,6 +19,9 @@ pub const BUDGET: Duration = Duration::from_secs(10);
 /// The share of it that calls in flight get.
 const DRAIN: Duration = Duration::from_secs(3);
 
+/// What the store and the export of traces get for what is not written yet.
+const LAST_WRITES: Duration = Duration::from_millis(500);
+
 /// What runs and must end, in the order of the fields.
 #[derive(Debug)]
 pub struct Running {
@@ -32,6 +35,8 @@ pub struct Running {
     pub servers: TaskGroup,
     /// Reload, catalogue, watchers.
     pub inner: TaskGroup,
+    /// The export of traces.
+    pub traces: TaskGroup,
     /// hermesd.db.
     pub store: Store,
     /// Log files.
@@ -64,8 +69,10 @@ pub async fn run(
         tracing::error!(left, "server tasks did not end within the budget; their guards finish the work");
     }
     running.sessions.finish(Duration::from_millis(200)).await;
-    running.inner.finish(Duration::from_millis(200)).await;
-    running.store.close(Duration::from_millis(500)).await;
+    // A login shell that is still being asked gets two seconds to give back its locks.
+    running.inner.finish(Duration::from_millis(2200).min(left())).await;
+    // Both wait for somebody else: a disk, a receiver.
+    tokio::join!(running.store.close(LAST_WRITES), running.traces.finish(LAST_WRITES));
     tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");
     running.logs.flush(Duration::from_millis(300)).await;
     running.admin.finish(Duration::from_millis(200)).await;

@@ -26,6 +26,7 @@ mod life_modes;
 mod life_reload;
 mod life_start;
 mod listing;
+mod namespaces;
 mod progress;
 mod relay;
 mod schema;
@@ -33,6 +34,8 @@ mod service;
 mod shim;
 mod single;
 mod soak;
+mod traces;
+mod traces_receiver;
 
 use hermes_tests::World;
 

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::failure::{Done, Failure};
 use crate::render::text;
 use crate::shim::{self, Lifetime};
-use hermes_proto::endpoint;
+use hermes_proto::endpoint::{self, EndpointFile};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -112,10 +112,9 @@ async fn runs(cx: &Context, pid: u32) -> bool {
     {
         return status.pid == pid;
     }
-    i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-        .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+    // The number means nothing where the daemon lives in another pid namespace; its lock does. Without
+    // a file the lock is held by one that just ends or just starts.
+    EndpointFile::read(&cx.home).is_none_or(|file| file.pid == pid) && endpoint::is_locked(&cx.home)
 }
 
 fn say(

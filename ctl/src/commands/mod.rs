@@ -9,6 +9,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod login;
 mod logs;
 mod mcp;
 mod pins;

@@ -63,7 +63,7 @@ fn line(troubles: &[String]) -> String {
 fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
     let mut out = String::new();
     let up = text::span(Duration::from_millis(status.uptime_ms));
-    let lines = [
+    let mut lines = vec![
         format!(
             "hermesd {}  pid {}  up {up}  memory {}",
             status.version,
@@ -75,6 +75,7 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         format!("configuration  {} ({})", status.config_file, status.config_state),
         format!("conversations  {}", status.conversations),
     ];
+    lines.extend(status.traces.as_ref().map(traces));
     for line in lines {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
     }
@@ -89,6 +90,18 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         out.push_str(&findings::render(&status.findings));
     }
     out
+}
+
+fn traces(export: &pb::TraceExport) -> String {
+    let going = match (export.protocol.is_empty(), export.trouble.is_empty()) {
+        (true, _) => "not exported".to_owned(),
+        (false, false) => format!("{}, the receiver does not take them", export.protocol),
+        (false, true) => export.protocol.clone(),
+    };
+    let figures =
+        [(export.exported, "sent"), (export.waiting, "waiting"), (export.dropped + export.lost, "lost")];
+    let figures: Vec<String> = figures.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    format!("traces         {} ({going}; spans: {})", export.endpoint, figures.join(", "))
 }
 
 fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {

@@ -10,6 +10,7 @@ use crate::server::handle::ServerHandle;
 use crate::server::lifecycle::Phase;
 use crate::server::status::{ServerStatus, StepOutcome};
 use crate::session::clients::ClientFacts;
+use crate::telemetry::traces::Tracer;
 use hermes_proto::control as pb;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -91,6 +92,22 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Where traces go; `None`: nowhere.
+pub fn traces(tracer: &Tracer, mask: Mask<'_>) -> Option<pb::TraceExport> {
+    let status = tracer.status().borrow().clone();
+    let counts = tracer.counts();
+    (!status.endpoint.is_empty()).then(|| pb::TraceExport {
+        endpoint: mask(&status.endpoint),
+        protocol: status.protocol.to_owned(),
+        sample_ratio: status.sample_ratio,
+        trouble: mask(&status.trouble.unwrap_or_default()),
+        exported: counts.exported,
+        dropped: counts.dropped,
+        lost: counts.lost,
+        waiting: counts.waiting,
+    })
 }
 
 /// The word for a transport.

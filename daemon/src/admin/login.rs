@@ -4,10 +4,10 @@ use super::convert::millis;
 use super::service::Inner;
 use crate::config::{HttpConfig, ServerConfig, ServerEntry, TransportConfig};
 use crate::names::ServerName;
+use crate::server::lifecycle::Drain;
 use crate::server::transport::oauth::PasteError;
 use crate::server::transport::oauth::login::LoginState;
 use crate::server::transport::oauth::revoke::Revoked;
-use crate::server::lifecycle::Drain;
 use hermes_proto::control as pb;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -111,11 +111,9 @@ async fn event(inner: &Inner, name: &ServerName, state: &LoginState) -> pb::Logi
                 ..of(pb::LoginStep::Done)
             }
         }
-        LoginState::Failed { why, hint } => pb::LoginEvent {
-            message: inner.mask()(why),
-            hint: hint.clone(),
-            ..of(pb::LoginStep::Failed)
-        },
+        LoginState::Failed { why, hint } => {
+            pb::LoginEvent { message: inner.mask()(why), hint: hint.clone(), ..of(pb::LoginStep::Failed) }
+        }
     }
 }
 
@@ -147,7 +145,8 @@ pub(super) async fn logout(inner: &Inner, name: &str) -> Result<pb::LogoutRespon
     let account = account.map_err(|error| Status::failed_precondition(error.to_string()))?;
     let revoked = inner.oauth.logout(&account).await;
     let revoked = revoked.map_err(|error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        let source =
+            std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         Status::failed_precondition(format!("{error}{source}"))
     })?;
     let handle = inner.servers.borrow().get(name).cloned();

@@ -210,6 +210,7 @@ impl Control for Admin {
                 .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
+            traces: convert::traces(inner.metrics.tracer(), inner.mask()),
         }))
     }
 

@@ -14,11 +14,12 @@ use crate::config::ServerConfig;
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::{ClientId, RawTool, ServerName};
 use crate::policy::approvals::{
-    Approvals, Bound, Crowded, Decision, Judge, Open, RespondError, Shown, Standing, gated,
+    Approvals, Bound, Crowded, Decision, Judge, Open, RespondError, Shown, Standing, gated as is_gated,
 };
 use crate::redact::Scope;
 use crate::store::{NewApproval, NewEvent, StandingApproval, Store, StoreError, UnixMs};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::{Kind, Span};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -73,6 +74,20 @@ pub enum ApprovalError {
     Changed,
 }
 
+impl ApprovalError {
+    /// Stable word for programs, logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "approval_waiting",
+            Self::Denied { .. } => "approval_denied",
+            Self::TimedOut { .. } => "approval_timeout",
+            Self::Crowded(_) => "approval_crowded",
+            Self::Ambiguous { .. } => "invalid_arguments",
+            Self::Changed => "approval_changed",
+        }
+    }
+}
+
 /// Standing answers: the schema hash each was given for.
 type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 
@@ -84,6 +99,19 @@ pub(super) struct Desk {
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
     standing: Mutex<Option<AlwaysAllowed>>,
+}
+
+/// A call in front of the gate.
+#[derive(Debug)]
+pub(super) struct Gated<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) config: &'a ServerConfig,
+    pub(super) tool: &'a Tool,
+    pub(super) call: &'a ToolCall,
+    /// What would be sent.
+    pub(super) upstream: &'a Upstream,
+    /// The span of the call.
+    pub(super) span: &'a Span,
 }
 
 /// How a call got past the gate.
@@ -141,26 +169,14 @@ impl CallPath {
     /// [`ApprovalError`].
     /// # Cancel safety
     /// Dropped while it waits, the call is taken off the list.
-    pub(super) async fn approve<S>(
-        &self,
-        caller: &Caller,
-        config: &ServerConfig,
-        tool: &Tool,
-        call: &ToolCall,
-        upstream: &Upstream,
-        progress: &S,
-    ) -> Result<Passed, ApprovalError>
+    pub(super) async fn approve<S>(&self, gated: &Gated<'_>, progress: &S) -> Result<Passed, ApprovalError>
     where
         S: Fn(Box<RawValue>) + Sync,
     {
+        let Gated { caller, config, tool, upstream, .. } = gated;
         let (server, raw) = self.names(tool);
-        if !gated(
-            &config.approval,
-            raw.as_str(),
-            tool.name.as_str(),
-            tool.hints.read_only,
-            tool.hints.destructive,
-        ) {
+        let hints = tool.hints;
+        if !is_gated(&config.approval, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
             return Ok(Passed::Free);
         }
         if let Some(name) = upstream.arguments().and_then(repeated) {
@@ -176,20 +192,36 @@ impl CallPath {
         if self.desk.stands(&self.around.store, &bound).await {
             return Ok(Passed::Standing);
         }
-        let (started, limit) = (Instant::now(), config.approval_timeout);
+        let mut span = gated.span.child(Kind::Internal, || "wait for approval".into());
+        let passed = self.wait(gated, &bound, progress).await;
+        match &passed {
+            Ok(Passed::Decided(decision)) => span.set("hermes.decision", || decision.word()),
+            Ok(Passed::Free | Passed::Standing) | Err(_) => {}
+        }
+        span.settle(&passed, ApprovalError::kind);
+        passed
+    }
+
+    /// Waits until somebody has decided about the call, or time is up.
+    async fn wait<S>(&self, gated: &Gated<'_>, bound: &Bound, progress: &S) -> Result<Passed, ApprovalError>
+    where
+        S: Fn(Box<RawValue>) + Sync,
+    {
+        let (started, limit) = (Instant::now(), gated.config.approval_timeout);
         let mut decided = self.desk.decided.subscribe();
         let mut is_new = false;
         let shown = || {
             is_new = true;
-            self.shown(caller, upstream)
+            self.shown(gated.caller, gated.upstream)
         };
         let id = lock(&self.desk.approvals)
-            .ask(&bound, shown, limit, started.into_std())
+            .ask(bound, shown, limit, started.into_std())
             .map_err(ApprovalError::Crowded)?;
         let mut waiting = Waiting { desk: &self.desk, id: Some(id) };
         if is_new {
-            tracing::info!(id, server = %bound.server, tool = %bound.tool, client = %caller.client, "a call waits for approval");
-            let body = requested(&bound, id);
+            let client = gated.caller.client;
+            tracing::info!(id, server = %bound.server, tool = %bound.tool, %client, "a call waits for approval");
+            let body = requested(bound, id);
             self.tell("approval_requested", body).await;
         }
         let until = started + limit.min(ANSWER);
@@ -213,7 +245,7 @@ impl CallPath {
                     waiting.id = None;
                     return Err(ApprovalError::Waiting { id });
                 }
-                _ = ticks.tick(), if call.progress_token.is_some() => {
+                _ = ticks.tick(), if gated.call.progress_token.is_some() => {
                     step += 1;
                     progress(patience(id, step));
                 }

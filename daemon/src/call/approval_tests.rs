@@ -1,6 +1,6 @@
 //! The step "approval" under a paused clock.
 
-use super::approval::{ANSWER, ApprovalError, Passed};
+use super::approval::{ANSWER, ApprovalError, Gated, Passed};
 use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
@@ -13,6 +13,7 @@ use crate::server::Servers;
 use crate::store::{self, Store};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::stats::Stats;
+use crate::telemetry::traces::Span;
 use hermes_proto::shim::hello::Only;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -68,7 +69,15 @@ impl Rig {
         let params = RawValue::from_string(params.into()).unwrap();
         let call = ToolCall::of(route::read(&params).unwrap());
         let tool = self.caller.view.tool("mcp_s_t").unwrap().clone();
-        self.path.approve(&self.caller, &self.config, &tool, &call, &call.upstream, progress).await
+        let gated = Gated {
+            caller: &self.caller,
+            config: &self.config,
+            tool: &tool,
+            call: &call,
+            upstream: &call.upstream,
+            span: &Span::none(),
+        };
+        self.path.approve(&gated, progress).await
     }
 }
 

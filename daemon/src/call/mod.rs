@@ -14,11 +14,13 @@ mod record;
 pub mod result;
 pub mod retry;
 pub mod route;
+mod spans;
 mod steps;
 pub mod trace;
 mod utility;
 pub mod validate;
 
+pub use spans::Asked;
 pub use steps::{ADMIN, CallPath, Surroundings};
 
 use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
@@ -26,10 +28,11 @@ use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
 use crate::server::handle::ServerHandle;
-use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError};
+use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError, WireHandle};
 use crate::store;
+use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
-use approval::Passed;
+use approval::{Gated, Passed};
 use error::CallError;
 use record::Record;
 use retry::{Decision, Trust};
@@ -79,6 +82,8 @@ pub struct ToolCall {
     pub progress_token: Option<Box<RawValue>>,
     /// Where it is in a trace.
     pub trace: Trace,
+    /// Which request of a session it is; `None`: it came another way.
+    pub asked: Option<Asked>,
     /// Set before the call's future is dropped, when the client gave a reason.
     pub cancel_reason: Arc<OnceLock<String>>,
     /// Idle limit instead of the server's own.
@@ -91,7 +96,16 @@ impl ToolCall {
         let route::Request { name, upstream, progress_token, trace } = request;
         let upstream = Arc::new(upstream);
         let cancel_reason = Arc::default();
-        Self { target: Target::Tool, name, upstream, progress_token, trace, cancel_reason, timeout: None }
+        Self {
+            target: Target::Tool,
+            name,
+            upstream,
+            progress_token,
+            trace,
+            asked: None,
+            cancel_reason,
+            timeout: None,
+        }
     }
 }
 
@@ -114,20 +128,25 @@ where
         Target::PromptCompletion => caller.view.natives().prompt(&call.name).map(completing),
         Target::TemplateCompletion => caller.view.natives().resource(&call.name).map(completing),
     };
+    let span = spans::request(path.around.metrics.tracer(), caller, &call, found.as_deref());
     let Some(tool) = found else {
-        return route::unknown(&caller.view, call.target, &call.name);
+        let reply = route::unknown(&caller.view, call.target, &call.name);
+        spans::answered(span, "unknown", &reply);
+        return reply;
     };
-    let mut record = Record::begin(path, caller, &tool, &call);
+    let mut record = Record::begin(path, caller, &tool, &call, &span);
     match walk(path, caller, &tool, &call, &mut record, progress).await {
         Ok(Finished { reply, outcome, cut_from }) => {
             if let Some(bytes) = cut_from {
                 record.note("result_limit", format!("cut from {bytes} bytes"));
             }
             record.answered(outcome);
+            spans::answered(span, outcome, &reply);
             reply
         }
         Err(error) => {
             record.failed(&error);
+            span.fail(error.kind());
             error.into_reply(call.target, tool.server(), call.trace.id(), &|text| path.mask(text))
         }
     }
@@ -172,7 +191,8 @@ where
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
-    let passed = path.approve(caller, &config, tool, call, &upstream, progress).await?;
+    let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
+    let passed = path.approve(&gated, progress).await?;
     if let Passed::Decided(decision) = passed {
         record.note("approval", decision.word());
         // Time has passed: what was true before the wait is looked at again.
@@ -190,7 +210,10 @@ where
         }
     }
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
-    let _slot = handle.slots().acquire(caller.client, Instant::now() + idle).await?;
+    let waits = record.span().child(Kind::Internal, || "wait for slot".into());
+    let slot = handle.slots().acquire(caller.client, Instant::now() + idle).await;
+    waits.settle(&slot, |_| "busy");
+    let _slot = slot?;
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
     let progress = |params| progress(finish.progress(params));
@@ -250,7 +273,7 @@ impl Sending<'_> {
         let trust = if self.handle.config().trust_annotations { Trust::Annotations } else { Trust::None };
         let mut attempts = 1;
         loop {
-            match self.once(progress).await {
+            match self.once(record.span(), attempts, progress).await {
                 Err(CallError::Wire(error)) => {
                     match retry::decide(&error, self.tool.hints.into(), trust, attempts) {
                         Decision::Repeat => record.note("repeat", error.to_string()),
@@ -264,13 +287,38 @@ impl Sending<'_> {
     }
 
     /// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
-    async fn once<S>(&self, progress: &S) -> Result<Answer, CallError>
+    async fn once<S>(&self, span: &Span, attempt: u32, progress: &S) -> Result<Answer, CallError>
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let wire = self.handle.ready(Instant::now() + self.idle).await?;
+        let wire = self.wire(span).await?;
+        let span = spans::attempt(span, self.handle, self.tool, self.raw, attempt);
+        let outcome = self.sent(&wire, &span, progress).await;
+        match &outcome {
+            Ok(answer) => spans::replied(span, answer),
+            Err(error) => span.fail(error.kind()),
+        }
+        outcome
+    }
+
+    /// A live connection; the wait for one shows in the trace.
+    async fn wire(&self, span: &Span) -> Result<WireHandle, CallError> {
+        if let Some(wire) = self.handle.live() {
+            return Ok(wire);
+        }
+        let waits = span.child(Kind::Internal, || "wait for server".into());
+        let wire = self.handle.ready(Instant::now() + self.idle).await;
+        waits.settle(&wire, |_| "not_ready");
+        Ok(wire?)
+    }
+
+    async fn sent<S>(&self, wire: &WireHandle, span: &Span, progress: &S) -> Result<Answer, CallError>
+    where
+        S: Fn(Box<RawValue>) + Sync,
+    {
         let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
-        let asked = utility::asked(self.tool, self.raw, self.upstream);
+        let trace = &self.call.trace;
+        let asked = utility::asked(self.tool, self.raw, self.upstream, trace, &trace.header(span));
         let request = Request {
             method: asked.method.into(),
             params: Some(asked.params),

@@ -17,6 +17,7 @@ use crate::server::wire::Delivery;
 use crate::store::{Arguments, AuditRow, Decision, UnixMs};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::telemetry::stats::ToolStats;
+use crate::telemetry::traces::{Kind, Span};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -45,12 +46,21 @@ pub(super) struct Record<'a> {
     started: Instant,
     decisions: Vec<Decision>,
     outcome: Option<(&'static str, Option<Delivery>)>,
+    span: Span,
 }
 
 impl<'a> Record<'a> {
-    /// Begins the record of `call`.
-    pub(super) fn begin(path: &'a CallPath, caller: &'a Caller, tool: &Tool, call: &ToolCall) -> Self {
+    /// Begins the record of `call`, and its span below that of the request.
+    pub(super) fn begin(
+        path: &'a CallPath,
+        caller: &'a Caller,
+        tool: &Tool,
+        call: &ToolCall,
+        request: &Span,
+    ) -> Self {
         let (server, raw) = path.names(tool);
+        let mut span = request.child(Kind::Internal, || "call".into());
+        span.set("hermes.server", || server.to_string());
         let method = utility::client_method(tool.kind);
         // Names and URIs of these are endless; they count together.
         let counted = match tool.kind {
@@ -70,7 +80,13 @@ impl<'a> Record<'a> {
             started: Instant::now(),
             decisions: Vec::new(),
             outcome: None,
+            span,
         }
+    }
+
+    /// The span of the call, for those below it.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
     }
 
     /// Notes what a step decided.
@@ -98,6 +114,13 @@ impl Drop for Record<'_> {
     fn drop(&mut self) {
         let (outcome, delivery) = self.outcome.unwrap_or(("cancelled", Some(Delivery::MaybeWritten)));
         let duration = self.started.elapsed();
+        self.span.set("hermes.outcome", || outcome);
+        let span = std::mem::replace(&mut self.span, Span::none());
+        if outcome == "ok" {
+            span.end()
+        } else {
+            span.fail(outcome)
+        }
         self.meter.metrics.record(outcome, duration);
         self.meter.stats.record(outcome, duration);
         let row = AuditRow {

@@ -3,7 +3,7 @@
 //! Pure.
 
 use super::Target;
-use super::trace::Trace;
+use super::trace::{HEADER, Trace};
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::ids::IdKey;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
@@ -45,12 +45,14 @@ const RESOURCE_NOT_FOUND: i32 = -32002;
 #[error("tools/call needs params.name, a string")]
 pub struct NoName;
 
-/// The params of one call, ready for its server but for two holes: the server's own name for the
-/// tool, and the wire's progress token. The client's members keep their order and their bytes.
+/// The params of one call, ready for its server but for three holes: the server's own name for the
+/// tool, the `traceparent` of the hop, and the wire's progress token. The client's members keep their
+/// order and their bytes.
 #[derive(Debug, Clone)]
 pub struct Upstream {
     text: String,
     name_at: usize,
+    trace_at: usize,
     token_at: usize,
     arguments: Option<std::ops::Range<usize>>,
 }
@@ -62,7 +64,7 @@ impl Upstream {
     /// The params of a request that is no `tools/call`: all of them count as its arguments.
     pub fn native(params: &RawValue) -> Self {
         let text = params.get().to_owned();
-        Self { name_at: 0, token_at: 0, arguments: Some(0..text.len()), text }
+        Self { name_at: 0, trace_at: 0, token_at: 0, arguments: Some(0..text.len()), text }
     }
 
     /// The arguments as the client wrote them; null counts as absent.
@@ -98,20 +100,24 @@ impl Upstream {
         let moved = |at: usize| if at >= old.end { at - old.len() + new.len() } else { at };
         Self {
             name_at: moved(self.name_at),
+            trace_at: moved(self.trace_at),
             token_at: moved(self.token_at),
             arguments: Some(old.start..old.start + new.len()),
             text,
         }
     }
 
-    /// The params for a server that calls the tool `tool`, and where the token's digit is in them.
-    pub fn params(&self, tool: &RawTool) -> (Box<RawValue>, usize) {
+    /// The params for a server that calls the tool `tool`, with the `traceparent` of this hop, and where
+    /// the token's digit is in them.
+    pub fn params(&self, tool: &RawTool, traceparent: &str) -> (Box<RawValue>, usize) {
         let mut out = String::with_capacity(self.text.len() + tool.as_str().len() + 2);
         out.push_str(&self.text[..self.name_at]);
         push_string(&mut out, tool.as_str());
         let name = out.len() - self.name_at;
         out.push_str(&self.text[self.name_at..]);
-        let token = if self.token_at >= self.name_at { self.token_at + name } else { self.token_at };
+        let moved = |at: usize| if at >= self.name_at { at + name } else { at };
+        let (trace, token) = (moved(self.trace_at), moved(self.token_at));
+        out.replace_range(trace..trace + HEADER, traceparent);
         (RawValue::from_string(out).expect("the holes are filled with JSON"), token)
     }
 }
@@ -140,7 +146,7 @@ pub fn read(params: &RawValue) -> Result<Request, NoName> {
     let token = meta.get("progressToken").filter(|raw| IdKey::parse(raw).is_ok()).map(ToOwned::to_owned);
     let trace = Trace::of(meta.text("traceparent").as_deref());
     let mut text = String::with_capacity(params.get().len() + 128);
-    let (mut name_at, mut token_at, mut arguments) = (None, 0, None);
+    let (mut name_at, mut arguments) = (None, None);
     for (key, value) in members.iter() {
         match key {
             // Both are written once, by us: a second one must not reach a server that takes the last.
@@ -173,21 +179,28 @@ pub fn read(params: &RawValue) -> Result<Request, NoName> {
     }
     open_member(&mut text, "_meta");
     let mut inner = String::new();
-    for (key, value) in meta.iter().filter(|(key, _)| !matches!(*key, "progressToken" | "traceparent")) {
-        open_member(&mut inner, key);
-        inner.push_str(value.get());
+    for (key, value) in meta.iter() {
+        let ours = matches!(key, "progressToken" | "traceparent");
+        // W3C Trace Context: without a valid traceparent the state belongs to no trace.
+        if !ours && (key != "tracestate" || trace.is_continued()) {
+            open_member(&mut inner, key);
+            inner.push_str(value.get());
+        }
     }
     open_member(&mut inner, "traceparent");
-    push_string(&mut inner, &trace.child());
+    inner.push('"');
+    let trace_at = text.len() + inner.len();
+    inner.extend(std::iter::repeat_n('0', HEADER));
+    inner.push('"');
     open_member(&mut inner, "progressToken");
-    token_at += text.len() + inner.len();
+    let token_at = text.len() + inner.len();
     text.push_str(&inner);
     text.push(TOKEN_PLACE);
     text.push_str("}}");
     let name_at = name_at.expect("a name was found above");
     Ok(Request {
         name,
-        upstream: Upstream { text, name_at, token_at, arguments },
+        upstream: Upstream { text, name_at, trace_at, token_at, arguments },
         progress_token: token,
         trace,
     })
@@ -204,9 +217,11 @@ fn open_member(text: &mut String, key: &str) {
 mod tests {
     use super::*;
 
+    const HOP: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
     fn upstream(params: &str, tool: &str) -> (String, usize) {
         let raw = RawValue::from_string(params.into()).unwrap();
-        let (params, hole) = read(&raw).unwrap().upstream.params(&RawTool::new(tool));
+        let (params, hole) = read(&raw).unwrap().upstream.params(&RawTool::new(tool), HOP);
         (params.get().to_owned(), hole)
     }
 
@@ -216,9 +231,10 @@ mod tests {
             r#"{"task":{"ttl":5},"arguments":{"n":1.0},"name":"mcp_s_a","_meta":{"x":1e3,"progressToken":"p"},"v":2}"#,
             "a\"b",
         );
-        let start = r#"{"task":{"ttl":5},"arguments":{"n":1.0},"name":"a\"b","v":2,"_meta":{"x":1e3,"traceparent":"00-"#;
+        let start =
+            r#"{"task":{"ttl":5},"arguments":{"n":1.0},"name":"a\"b","v":2,"_meta":{"x":1e3,"traceparent":""#;
         assert!(params.starts_with(start), "{params}");
-        assert!(params.ends_with(r#","progressToken":0}}"#), "{params}");
+        assert!(params.ends_with(&format!(r#"{HOP}","progressToken":0}}}}"#)), "{params}");
         assert_eq!(&params[hole..=hole], "0");
         assert_eq!(hole, params.len() - 3);
     }
@@ -234,11 +250,21 @@ mod tests {
                 let other = RawValue::from_string(other.into()).unwrap();
                 let upstream = read(&raw).unwrap().upstream.with_arguments(&other);
                 assert_eq!(upstream.arguments().unwrap().get(), other.get());
-                let (params, hole) = upstream.params(&RawTool::new("tool"));
+                let (params, hole) = upstream.params(&RawTool::new("tool"), HOP);
+                assert!(params.get().contains(&format!(r#""traceparent":"{HOP}""#)), "{}", params.get());
                 assert_eq!(hole, params.get().len() - 3, "{}", params.get());
                 assert!(params.get().contains(r#""name":"tool""#) && params.get().contains(other.get()));
             }
         }
+    }
+
+    #[test]
+    fn a_trace_state_goes_on_only_with_its_trace() {
+        let state = |parent: &str| {
+            format!(r#"{{"name":"x","_meta":{{"traceparent":"{parent}","tracestate":"a=1"}}}}"#)
+        };
+        assert!(upstream(&state(HOP), "a").0.contains(r#""tracestate":"a=1""#));
+        assert!(!upstream(&state("nonsense"), "a").0.contains("tracestate"));
     }
 
     #[test]

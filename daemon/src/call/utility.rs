@@ -4,6 +4,7 @@
 //! `get_prompt` give the JSON that Hermes Agent's tools of these names give.
 
 use super::route::Upstream;
+use super::trace::Trace;
 use crate::catalog::exposed::Utility;
 use crate::catalog::snapshot::{ItemKind, Tool};
 use crate::jsonrpc::reply::Reply;
@@ -32,8 +33,41 @@ pub(super) fn client_method(kind: ItemKind) -> &'static str {
     }
 }
 
-/// What the server is asked for.
-pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
+/// The method that a utility tool uses at the server.
+pub(super) fn server_method(utility: Utility) -> &'static str {
+    match utility {
+        Utility::ListResources | Utility::ReadResource => "resources/read",
+        Utility::ListPrompts | Utility::GetPrompt => "prompts/get",
+    }
+}
+
+/// What the server is asked for; `traceparent` is the header of this hop of `trace`.
+pub(super) fn asked(
+    tool: &Tool,
+    raw: &RawTool,
+    upstream: &Upstream,
+    trace: &Trace,
+    traceparent: &str,
+) -> Asked {
+    let asked = named(tool, raw, upstream, traceparent);
+    // The params of a tool have it already.
+    if asked.hole.is_some() {
+        asked
+    } else {
+        Asked { params: traced(&asked.params, trace, traceparent), ..asked }
+    }
+}
+
+/// `params` as a part of `trace`.
+fn traced(params: &RawValue, trace: &Trace, traceparent: &str) -> Box<RawValue> {
+    let params = Members::parse(params).unwrap_or_default();
+    let meta = params.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    let kept = if trace.is_continued() { meta.without("traceparent") } else { meta.without("tracestate") };
+    let meta = Members::parse(&kept).unwrap_or_default();
+    params.with("_meta", meta.with("traceparent", &format!("\"{traceparent}\"")).get())
+}
+
+fn named(tool: &Tool, raw: &RawTool, upstream: &Upstream, traceparent: &str) -> Asked {
     let with = |member: &str, text: &str| {
         let mut quoted = String::new();
         splice::push_string(&mut quoted, text);
@@ -42,7 +76,7 @@ pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
     };
     match tool.kind {
         ItemKind::Tool => {
-            let (params, hole) = upstream.params(raw);
+            let (params, hole) = upstream.params(raw, traceparent);
             Asked { method: "tools/call", params, hole: Some(hole) }
         }
         ItemKind::Resource => {
@@ -59,9 +93,9 @@ pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
             Asked { method: "completion/complete", params, hole: None }
         }
         ItemKind::Utility(utility) => {
-            let (method, members): (_, &[&str]) = match utility {
-                Utility::ListResources | Utility::ReadResource => ("resources/read", &["uri"]),
-                Utility::ListPrompts | Utility::GetPrompt => ("prompts/get", &["name", "arguments"]),
+            let members: &[&str] = match utility {
+                Utility::ListResources | Utility::ReadResource => &["uri"],
+                Utility::ListPrompts | Utility::GetPrompt => &["name", "arguments"],
             };
             let given = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
             let mut params = ObjectWriter::default();
@@ -70,7 +104,7 @@ pub(super) fn asked(tool: &Tool, raw: &RawTool, upstream: &Upstream) -> Asked {
                     params.member(member, value.get());
                 }
             }
-            Asked { method, params: params.finish(), hole: None }
+            Asked { method: server_method(utility), params: params.finish(), hole: None }
         }
     }
 }

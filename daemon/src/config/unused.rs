@@ -36,7 +36,8 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let sections = [
         ("sampling_provider", config.daemon.sampling_provider.is_some()),
         ("http", config.daemon.http.is_some()),
-        ("otlp", config.daemon.otlp.is_some()),
+        // Without the exporter in this build nothing would come of it.
+        ("otlp", !cfg!(feature = "otlp") && config.daemon.otlp.is_some()),
     ];
     for (key, _) in sections.into_iter().filter(|(_, set)| *set) {
         let message = "is read but not used by this version";

@@ -34,20 +34,18 @@ pub fn learn(base: BaseEnv, tasks: &TaskGroup) -> watch::Receiver<Arc<BaseEnv>> 
     tasks.spawn(async move {
         let shell = base.vars.get("SHELL").cloned().unwrap_or_default();
         let path = async {
-            let path = shell_query::login_shell_path(Path::new(&shell), &base.vars, LIMIT).await;
-            if path.is_none() {
+            let path = shell_query::login_shell_path(Path::new(&shell), &base.vars, LIMIT, &stop).await;
+            if path.is_none() && !stop.is_cancelled() {
                 tracing::info!(shell, "the login shell did not say what PATH is; using the daemon's");
             }
             publish.send_modify(|now| Arc::make_mut(now).login_path = path);
         };
         let manager = async {
-            let manager = shell_query::manager_env(LIMIT).await;
+            let manager = shell_query::manager_env(LIMIT, &stop).await;
             publish.send_modify(|now| Arc::make_mut(now).manager = manager);
         };
-        tokio::select! {
-            ((), ()) = async { tokio::join!(path, manager) } => {}
-            () = stop.cancelled() => {}
-        }
+        // Both hear of the stop themselves: what they asked must be ended, not dropped.
+        tokio::join!(path, manager);
     });
     current
 }

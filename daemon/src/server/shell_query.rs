@@ -1,22 +1,15 @@
 //! Two questions to other programs at start: the login shell's PATH and the user manager's variables.
 //!
-//! Promise: each answers within its limit or not at all, leaves no process of its group behind, and
-//! never blocks the runtime; the daemon works without either answer. May not touch: config, servers.
+//! Promise: each answers within its limit or not at all, and the daemon works without either answer.
+//! How the programs are run and ended is `asked`'s business. May not touch: config, servers.
 
-use crate::process::orphans::{self, Awaited};
+use super::asked::{ask, ask_to_end};
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 use tokio::time::Instant;
-
-/// Most output that is read, in bytes; a chatty profile must not fill the memory.
-const MAX_OUTPUT: usize = 1024 * 1024;
+use tokio_util::sync::CancellationToken;
 
 /// Variables of a login session that the shell gets; the rest would come from its own files.
 const LOGIN_VARS: [&str; 8] =
@@ -26,14 +19,16 @@ const LOGIN_VARS: [&str; 8] =
 /// themselves), then as a login shell only. `env` is the daemon's environment, of which the shell
 /// gets what a login would give it.
 ///
-/// Ends within `limit`; `None` when the shell is unknown, silent, broken or slow.
+/// Ends within `limit` and the time to end the shell; `None` when the shell is unknown, silent, broken
+/// or slow, or when `stop` came first.
 ///
 /// # Cancel safety
-/// Dropping it kills the shell's group; the zombie is reaped by the next child reaper of the daemon.
+/// Dropping it kills the shell's group at once, whatever locks it holds; `stop` is the gentle way.
 pub async fn login_shell_path(
     shell: &Path,
     env: &BTreeMap<String, String>,
     limit: Duration,
+    stop: &CancellationToken,
 ) -> Option<String> {
     let modes = modes(shell)?;
     let deadline = Instant::now() + limit;
@@ -47,8 +42,8 @@ pub async fn login_shell_path(
         command.env_clear().env("TERM", "dumb").env("HERMESD_RESOLVING_PATH", "1");
         command.env("PATH", env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str));
         command.envs(LOGIN_VARS.iter().filter_map(|name| Some((name, env.get(*name)?))));
-        let found = ask(command, left, |output| between(output, &marker)).await;
-        if found.is_some() {
+        let found = ask(command, left, stop, |output| between(output, &marker)).await;
+        if found.is_some() || stop.is_cancelled() {
             return found;
         }
     }
@@ -59,13 +54,13 @@ pub async fn login_shell_path(
 ///
 /// # Cancel safety
 /// As [`login_shell_path`].
-pub async fn manager_env(limit: Duration) -> BTreeMap<String, String> {
+pub async fn manager_env(limit: Duration, stop: &CancellationToken) -> BTreeMap<String, String> {
     if !cfg!(target_os = "linux") {
         return BTreeMap::new();
     }
     let mut command = Command::new("systemctl");
     command.args(["--user", "--no-pager", "show-environment"]);
-    ask_to_end(command, limit).await.map(|output| environment_lines(&output)).unwrap_or_default()
+    ask_to_end(command, limit, stop).await.map(|output| environment_lines(&output)).unwrap_or_default()
 }
 
 /// Flags of each try, by the kind of shell; `None` for shells that do not understand the question.
@@ -124,86 +119,6 @@ fn unquote(value: &str) -> String {
     out
 }
 
-/// A child in a process group of its own, killed with its group when dropped.
-struct Asked {
-    child: Option<Child>,
-    /// The reaper leaves our child to us meanwhile.
-    awaited: Option<Awaited>,
-}
-
-impl Asked {
-    fn start(mut command: Command) -> io::Result<(Self, OwnedFd)> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        let awaited = Awaited::begin();
-        let mut child = command.spawn()?;
-        let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
-        Ok((Self { child: Some(child), awaited: Some(awaited) }, stdout.into()))
-    }
-
-    /// Kills the group; the leader is not reaped yet, so its number is still its own.
-    fn kill(&self) {
-        let pid =
-            self.child.as_ref().and_then(|child| rustix::process::Pid::from_raw(child.id().cast_signed()));
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-        }
-    }
-
-    async fn end(mut self) {
-        self.kill();
-        if let Some(mut child) = self.child.take() {
-            // After KILL this is a matter of microseconds, but it is still a wait.
-            let _ = tokio::task::spawn_blocking(move || child.wait()).await;
-        }
-        // What the profile started came to us with the end of its shell.
-        self.awaited = None;
-        orphans::end_strays();
-        orphans::reap_orphans();
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        // Without a wait the reaper takes it: `awaited` ends here too.
-        self.kill();
-    }
-}
-
-/// Runs `command` until `answer` finds what it looks for, its output ends or `limit` is over.
-async fn ask<T>(command: Command, limit: Duration, answer: impl Fn(&str) -> Option<T>) -> Option<T> {
-    // fork and exec of a large daemon take long enough to keep them off the runtime.
-    let (asked, stdout) = tokio::task::spawn_blocking(|| Asked::start(command)).await.ok()?.ok()?;
-    let found = tokio::time::timeout(limit, read_until(stdout, &answer)).await.ok().flatten();
-    asked.end().await;
-    found
-}
-
-async fn ask_to_end(command: Command, limit: Duration) -> Option<String> {
-    let (asked, stdout) = tokio::task::spawn_blocking(|| Asked::start(command)).await.ok()?.ok()?;
-    let output = tokio::time::timeout(limit, read_all(stdout)).await.ok().flatten();
-    asked.end().await;
-    output
-}
-
-async fn read_until<T>(stdout: OwnedFd, answer: &impl Fn(&str) -> Option<T>) -> Option<T> {
-    let mut pipe = pipe::Receiver::from_owned_fd(stdout).ok()?;
-    let mut output = Vec::new();
-    // Not to the end: a background job of the profile may hold the pipe for ever.
-    while output.len() < MAX_OUTPUT && pipe.read_buf(&mut output).await.ok()? > 0 {
-        if let Some(found) = answer(&String::from_utf8_lossy(&output)) {
-            return Some(found);
-        }
-    }
-    None
-}
-
-async fn read_all(stdout: OwnedFd) -> Option<String> {
-    let mut pipe = pipe::Receiver::from_owned_fd(stdout).ok()?;
-    let mut output = Vec::new();
-    while output.len() < MAX_OUTPUT && pipe.read_buf(&mut output).await.ok()? > 0 {}
-    Some(String::from_utf8_lossy(&output).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +147,7 @@ mod tests {
         let body = format!("echo welcome; export PATH=/from/profile:$PATH; {RUN_QUESTION}; echo bye");
         let shell = fake_shell(dir.path(), &body);
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let path = login_shell_path(&shell, &env, Duration::from_secs(60)).await;
+        let path = login_shell_path(&shell, &env, Duration::from_secs(60), &never()).await;
         assert_eq!(path.as_deref(), Some("/from/profile:/usr/bin:/bin"));
     }
 
@@ -241,7 +156,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shell = fake_shell(dir.path(), &format!("case \"$*\" in *-i*) exit 1;; esac; {RUN_QUESTION}"));
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        assert!(login_shell_path(&shell, &env, Duration::from_secs(60)).await.is_some());
+        assert!(login_shell_path(&shell, &env, Duration::from_secs(60), &never()).await.is_some());
     }
 
     #[tokio::test]
@@ -253,7 +168,7 @@ mod tests {
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             ("API_KEY".to_owned(), "x".to_owned()),
         ]);
-        login_shell_path(&shell, &env, Duration::from_secs(60)).await.unwrap();
+        login_shell_path(&shell, &env, Duration::from_secs(60), &never()).await.unwrap();
         assert!(!fs::read_to_string(seen).unwrap().contains("API_KEY"));
     }
 
@@ -262,7 +177,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         let shell = fake_shell(dir.path(), &format!("sleep 1000 & echo $! >> {}; wait", pids.display()));
-        let answer = login_shell_path(&shell, &BTreeMap::new(), Duration::from_millis(1500)).await;
+        let answer = login_shell_path(&shell, &BTreeMap::new(), Duration::from_millis(1500), &never()).await;
         assert_eq!(answer, None);
         for pid in fs::read_to_string(&pids).unwrap_or_default().lines() {
             let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
@@ -275,6 +190,44 @@ mod tests {
         }
     }
 
+    fn never() -> CancellationToken {
+        CancellationToken::new()
+    }
+
+    /// What a profile does that holds a lock while it works and gives it back when it is told to end.
+    fn locking_shell(dir: &Path) -> (PathBuf, PathBuf) {
+        let lock = dir.join("lock");
+        let body = format!("trap 'rm {0}' EXIT; trap 'exit 1' TERM; : > {0}; sleep 1000", lock.display());
+        (fake_shell(dir, &body), lock)
+    }
+
+    #[tokio::test]
+    async fn a_slow_profile_can_give_back_its_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shell, lock) = locking_shell(dir.path());
+        let answer = login_shell_path(&shell, &BTreeMap::new(), Duration::from_secs(2), &never()).await;
+        assert_eq!(answer, None);
+        assert!(!lock.exists());
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_ends_waits_until_the_profile_gave_back_its_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shell, lock) = locking_shell(dir.path());
+        let stop = never();
+        let stop_when_locked = async {
+            while !lock.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            stop.cancel();
+        };
+        let env = BTreeMap::new();
+        let ask = login_shell_path(&shell, &env, Duration::from_secs(3600), &stop);
+        let (answer, ()) = tokio::join!(ask, stop_when_locked);
+        assert_eq!(answer, None);
+        assert!(!lock.exists());
+    }
+
     /// A killed orphan may be a zombie until its reaper comes round; that is no live process.
     fn runs(pid: rustix::process::Pid) -> bool {
         let state = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
@@ -285,11 +238,11 @@ mod tests {
     async fn shells_that_do_not_understand_the_question_are_not_started() {
         let env = BTreeMap::new();
         assert_eq!(
-            login_shell_path(Path::new("/usr/sbin/nologin"), &env, Duration::from_secs(60)).await,
+            login_shell_path(Path::new("/usr/sbin/nologin"), &env, Duration::from_secs(60), &never()).await,
             None
         );
         assert_eq!(
-            login_shell_path(Path::new("/nonexistent/bash"), &env, Duration::from_secs(60)).await,
+            login_shell_path(Path::new("/nonexistent/bash"), &env, Duration::from_secs(60), &never()).await,
             None
         );
     }

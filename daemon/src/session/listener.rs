@@ -72,7 +72,9 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
         }
     };
     let resumed = hello.resume.as_deref().is_some_and(|word| super::resume::Resumed::open(word).is_some());
-    let ok = Welcome::Ok { version: env!("CARGO_PKG_VERSION").to_owned(), id_prefix: id_prefix(), resumed };
+    let prefix = id_prefix();
+    let ok =
+        Welcome::Ok { version: env!("CARGO_PKG_VERSION").to_owned(), id_prefix: prefix.clone(), resumed };
     if stream.write_all(hello::write_line(&ok).as_bytes()).await.is_err() {
         return;
     }
@@ -88,7 +90,8 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
         name: None,
         version: None,
     };
-    let ended = Session::new(shared.clone(), facts, stream, &hello, identity, rest).run(stop).await;
+    let ended =
+        Session::new(shared.clone(), facts, stream, &hello, identity, prefix.into(), rest).run(stop).await;
     shared.calls.forget_client(id);
     match ended {
         Ended::NotReading => {

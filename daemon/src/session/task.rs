@@ -11,7 +11,7 @@ use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
-use crate::call::{Caller, ToolCall};
+use crate::call::{Asked, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
@@ -95,6 +95,8 @@ pub struct Session {
     facts: Arc<ClientFacts>,
     stream: UnixStream,
     identity: Arc<store::Caller>,
+    /// Random; begins every id that is ours on this connection.
+    prefix: Arc<str>,
     profile: ProfileName,
     only: Only,
     lines: LineBuffer,
@@ -111,13 +113,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a socket whose hello was accepted; `lines` holds what came after the hello.
+    /// A session on a socket whose hello was accepted; `prefix` is unlike that of any other connection,
+    /// `lines` holds what came after the hello.
     pub fn new(
         shared: Arc<Shared>,
         facts: Arc<ClientFacts>,
         stream: UnixStream,
         hello: &Hello,
         identity: store::Caller,
+        prefix: Arc<str>,
         lines: Vec<u8>,
     ) -> Self {
         let profile = ProfileName::new(hello.profile.as_str());
@@ -131,6 +135,7 @@ impl Session {
             facts,
             stream,
             identity: Arc::new(identity),
+            prefix,
             profile,
             only: hello.only,
             lines: buffer,
@@ -369,7 +374,7 @@ impl Session {
         }
     }
 
-    fn call(&mut self, id: RequestId, call: ToolCall, batch: Option<Batch>) {
+    fn call(&mut self, id: RequestId, mut call: ToolCall, batch: Option<Batch>) {
         if self.cancels.contains_key(id.key()) {
             let text = "a request with this id is still open; ids must not be reused within a session";
             self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
@@ -392,6 +397,11 @@ impl Session {
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
+        call.asked = Some(Asked {
+            id: raw_id.clone(),
+            session: self.prefix.clone(),
+            revision: self.state.revision.unwrap_or_default(),
+        });
         self.cancels.insert(key.clone(), Cancel { trigger, reason });
         let bytes = call.upstream.bytes();
         self.held += bytes;

@@ -6,6 +6,8 @@
 
 use super::metrics_labels::{ByDirection, ByKind, ByOutcome, ByPhase, ByServer, ByTool, ByVersion, Label};
 use super::metrics_store::StoreCollector;
+use super::metrics_traces::TraceCollector;
+use super::traces::Tracer;
 use crate::names::ServerName;
 use crate::server::breaker::BreakerState;
 use crate::server::lifecycle::Phase;
@@ -79,6 +81,7 @@ struct Inner {
     families: Families,
     known: Mutex<Known>,
     refresh: OnceLock<Refresh>,
+    tracer: Tracer,
 }
 
 type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
@@ -172,12 +175,25 @@ impl Metrics {
         if let Some(store) = store {
             registry.register_collector(Box::new(StoreCollector(store)));
         }
+        let tracer = Tracer::default();
+        registry.register_collector(Box::new(TraceCollector(tracer.clone())));
         let since = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         families.start_time.set(i64::try_from(since).unwrap_or(i64::MAX));
         families.version.get_or_create(&ByVersion { version: Label::new(version) }).set(1);
         Self {
-            inner: Arc::new(Inner { registry, families, known: Mutex::default(), refresh: OnceLock::new() }),
+            inner: Arc::new(Inner {
+                registry,
+                families,
+                known: Mutex::default(),
+                refresh: OnceLock::new(),
+                tracer,
+            }),
         }
+    }
+
+    /// Where spans are made; their figures are among the metrics.
+    pub fn tracer(&self) -> &Tracer {
+        &self.inner.tracer
     }
 
     /// Sets what fills in the gauges before each scrape. Only the first call counts.

@@ -163,7 +163,8 @@ impl Account {
             let changed = first || stamp != stamp_before;
             let stored = changed.then(|| {
                 let stored = files.load();
-                let left = stored.tokens.as_ref().map_or(Left::Nothing, |tokens| journal::left(&files, tokens));
+                let left =
+                    stored.tokens.as_ref().map_or(Left::Nothing, |tokens| journal::left(&files, tokens));
                 (stored, left)
             });
             (stamp, files, stored, false)
@@ -257,7 +258,12 @@ impl Account {
     ///
     /// # Errors
     /// [`FileError`]: what is in memory is good, what is on disk is as before or newer in parts.
-    pub(super) async fn replace(&self, state: &mut State, login: Stored, raw_client: Option<Map<String, Value>>) -> Result<(), FileError> {
+    pub(super) async fn replace(
+        &self,
+        state: &mut State,
+        login: Stored,
+        raw_client: Option<Map<String, Value>>,
+    ) -> Result<(), FileError> {
         let Some(files) = state.files.clone() else { return Ok(()) };
         let written = login.clone();
         let saved = tokio::task::spawn_blocking(move || {

@@ -198,7 +198,10 @@ mod tests {
         }
         assert!(!public.allows_address("login.example.org", [10, 0, 0, 1].into()));
         assert!(!public.allows_address("login.example.org", [169, 254, 169, 254].into()));
-        assert!(public.allows_address("mcp.example.com", [10, 0, 0, 1].into()), "its own host, as MCP calls it");
+        assert!(
+            public.allows_address("mcp.example.com", [10, 0, 0, 1].into()),
+            "its own host, as MCP calls it"
+        );
         assert!(!public.allows_address("mcp.example.com", [169, 254, 0, 1].into()));
     }
 

@@ -87,7 +87,8 @@ pub fn lifetime(value: &Value) -> Option<u64> {
 
 /// A point in time in seconds since 1970, from a number that may have a fraction; 0 is none.
 pub fn moment(value: &Value) -> Option<u64> {
-    let at = value.as_u64().or_else(|| value.as_f64().filter(|at| at.is_finite()).map(|at| at.max(0.0) as u64));
+    let at =
+        value.as_u64().or_else(|| value.as_f64().filter(|at| at.is_finite()).map(|at| at.max(0.0) as u64));
     at.filter(|at| *at > 0)
 }
 
@@ -138,8 +139,12 @@ mod tests {
     #[test]
     fn forms_arrays_of_scopes_and_odd_types_of_tokens_are_understood() {
         let form = canonical(b"access_token=gho_x&scope=repo%20gist&token_type=token\n").unwrap();
-        assert_eq!(Value::Object(form), json!({"access_token": "gho_x", "token_type": "bearer", "scope": "repo gist"}));
-        let odd = of(&json!({"access_token": "a", "token_type": 7, "scope": ["x", "y z"], "refresh_token": ""}));
+        assert_eq!(
+            Value::Object(form),
+            json!({"access_token": "gho_x", "token_type": "bearer", "scope": "repo gist"})
+        );
+        let odd =
+            of(&json!({"access_token": "a", "token_type": 7, "scope": ["x", "y z"], "refresh_token": ""}));
         assert_eq!(odd, json!({"access_token": "a", "token_type": "bearer", "scope": "x y z"}));
     }
 

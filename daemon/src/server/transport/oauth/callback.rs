@@ -36,7 +36,9 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stray {
     /// Not a URL, or without any of the parameters.
-    #[error("this is not the address that the browser was sent to: it starts with http://127.0.0.1 and contains `code=` and `state=`")]
+    #[error(
+        "this is not the address that the browser was sent to: it starts with http://127.0.0.1 and contains `code=` and `state=`"
+    )]
     NoAnswer,
     /// Of another login, an older one, or forged.
     #[error("this address belongs to another login (its `state` is not the one of this login)")]

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn the_bearer_challenge_counts_in_whichever_header_it_is() {
-        let found = demand(&["Basic realm=\"r\"", "DPoP algs=\"ES256\", scope=\"d\"", "Bearer scope=\"a  b\""]);
+        let found =
+            demand(&["Basic realm=\"r\"", "DPoP algs=\"ES256\", scope=\"d\"", "Bearer scope=\"a  b\""]);
         assert_eq!(found.scopes, ["a", "b"]);
         let two = demand(&["Bearer realm=\"r\"", "Bearer resource_metadata=\"/meta\", scope=\"s\""]);
         assert_eq!(two.resource_metadata.as_deref(), Some("/meta"));
@@ -169,10 +170,9 @@ mod tests {
 
     #[test]
     fn words_inside_other_values_are_no_parameters() {
-        let found = demand(&[
-            "Bearer error=\"insufficient_scope\", error_description=\"needs scope=evil, x\", \
-             resource_metadata=\"https://h/m?scope=url&error=url\", scope=\"files:write\"",
-        ]);
+        let found =
+            demand(&["Bearer error=\"insufficient_scope\", error_description=\"needs scope=evil, x\", \
+             resource_metadata=\"https://h/m?scope=url&error=url\", scope=\"files:write\""]);
         assert_eq!(found.scopes, ["files:write"]);
         assert!(found.wants_more());
         assert_eq!(

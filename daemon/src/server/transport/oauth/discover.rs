@@ -62,11 +62,11 @@ pub async fn discover(
     let manager = AuthorizationManager::new_with_oauth_http_client(place.url.clone(), tap.clone());
     let mut manager = manager.await.map_err(|error| nothing(&error))?;
     // An empty demand must not keep the library from looking for a better one.
-    let challenge = (demand.resource_metadata.is_some() || !demand.scopes.is_empty()).then(|| demand.canonical());
+    let challenge =
+        (demand.resource_metadata.is_some() || !demand.scopes.is_empty()).then(|| demand.canonical());
     let resolved = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
-    let before = || -> Option<AuthorizationMetadata> {
-        serde_json::from_value(Value::Object(stored?.clone())).ok()
-    };
+    let before =
+        || -> Option<AuthorizationMetadata> { serde_json::from_value(Value::Object(stored?.clone())).ok() };
     let metadata = match resolved {
         Ok(found) if found.source.is_discovered() => found.metadata,
         // Guessed endpoints are the last resort of the oldest revision.

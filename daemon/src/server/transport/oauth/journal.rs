@@ -110,7 +110,11 @@ mod tests {
         assert_eq!(left(&files, &old), Left::Asked);
         let answer = json!({"access_token": "at-2", "token_type": "bearer", "refresh_token": "rt-2", "expires_in": 60});
         answered(&files, &Secret::new("rt-1"), answer.as_object().unwrap(), 12).unwrap();
-        assert_eq!(std::fs::metadata(files.path(Part::Journal)).unwrap().len(), room, "no new room is needed");
+        assert_eq!(
+            std::fs::metadata(files.path(Part::Journal)).unwrap().len(),
+            room,
+            "no new room is needed"
+        );
         let Left::Answered(found) = left(&files, &old) else { panic!("lost") };
         assert_eq!((found.refresh.as_ref().unwrap().expose(), found.expires_at), ("rt-2", Some(72)));
         // Once saved, the journal says nothing about them any more, even where it could not be removed.

@@ -124,7 +124,9 @@ async fn answer<B>(
         return html(StatusCode::CONFLICT, "Login is under way", "hermesd has an answer already.");
     }
     match outcome.await {
-        Ok(Ok(())) => html(StatusCode::OK, "Logged in", "You can close this window and go back to the terminal."),
+        Ok(Ok(())) => {
+            html(StatusCode::OK, "Logged in", "You can close this window and go back to the terminal.")
+        }
         Ok(Err(why)) => html(StatusCode::BAD_REQUEST, "Login failed", &why),
         Err(_) => html(StatusCode::GONE, "Login is over", "hermesd does not wait for this answer any more."),
     }

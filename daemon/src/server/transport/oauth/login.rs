@@ -310,9 +310,10 @@ impl Flow {
             return Ok((callback, client, None));
         }
         // The old registration names the old port: with the same port it is good again.
-        let old_port = before.client.as_ref().and_then(|client| {
-            client.redirect_uris.iter().find_map(|uri| Url::parse(uri).ok()?.port())
-        });
+        let old_port = before
+            .client
+            .as_ref()
+            .and_then(|client| client.redirect_uris.iter().find_map(|uri| Url::parse(uri).ok()?.port()));
         let callback = match (fixed, old_port) {
             (Some(port), _) => bind(port).await?,
             (None, Some(port)) => match bind(port).await {
@@ -324,9 +325,8 @@ impl Flow {
         let redirect_uri = callback.redirect_uri();
         let same_issuer = before.metadata.as_ref().and_then(|old| old.get("issuer")).and_then(Value::as_str)
             == found.metadata.issuer.as_deref();
-        let again = before.client.clone().filter(|client| {
-            same_issuer && client.serves(&redirect_uri, account.now())
-        });
+        let again =
+            before.client.clone().filter(|client| same_issuer && client.serves(&redirect_uri, account.now()));
         if let Some(client) = again {
             speak_as(found, &client, &callback)?;
             return Ok((callback, client, None));
@@ -386,7 +386,8 @@ impl Flow {
         let answer = found.tap.tokens().unwrap_or_default();
         let tokens = Tokens::of_answer(&answer, None, now)
             .ok_or_else(|| LoginError::Exchange { why: "the answer holds no token".to_owned() })?;
-        let granted = tokens.scope.as_ref().map(|scope| scope.split_whitespace().map(str::to_owned).collect());
+        let granted =
+            tokens.scope.as_ref().map(|scope| scope.split_whitespace().map(str::to_owned).collect());
         let granted: Vec<String> = granted.unwrap_or_else(|| asked.clone());
         let mut state = account.state().await;
         let files = state.files()?;
@@ -429,9 +430,7 @@ fn other_issuer(found: &Discovered, got: Option<&str>) -> Result<(), LoginError>
 }
 
 fn speak_as(found: &mut Discovered, client: &Client, callback: &Callback) -> Result<(), LoginError> {
-    found
-        .speak_as(client, &callback.redirect_uri())
-        .map_err(|error| LoginError::NoUrl { why: chain(&error) })
+    found.speak_as(client, &callback.redirect_uri()).map_err(|error| LoginError::NoUrl { why: chain(&error) })
 }
 
 async fn bind(port: u16) -> Result<Callback, LoginError> {

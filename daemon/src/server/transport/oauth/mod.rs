@@ -150,11 +150,16 @@ impl Oauth {
     ///
     /// # Errors
     /// [`NoLogin`].
-    pub fn begin(&self, server: &ServerName, config: &HttpConfig) -> Result<watch::Receiver<LoginState>, NoLogin> {
+    pub fn begin(
+        &self,
+        server: &ServerName,
+        config: &HttpConfig,
+    ) -> Result<watch::Receiver<LoginState>, NoLogin> {
         let account = self.account(server, config)?;
         let mut flows = lock(&self.flows);
         if let Some(pending) = flows.get(server) {
-            let waits = !matches!(*pending.state.borrow(), LoginState::Done { .. } | LoginState::Failed { .. });
+            let waits =
+                !matches!(*pending.state.borrow(), LoginState::Done { .. } | LoginState::Failed { .. });
             if waits && Arc::ptr_eq(&pending.account, &account) {
                 return Ok(pending.state.clone());
             }
@@ -193,9 +198,9 @@ impl Oauth {
     pub async fn paste(&self, server: &ServerName, text: &str) -> Result<(), PasteError> {
         let waiting = {
             let flows = lock(&self.flows);
-            flows.get(server).and_then(|pending| {
-                Some((pending.token.borrow().clone()?, pending.brought.clone()))
-            })
+            flows
+                .get(server)
+                .and_then(|pending| Some((pending.token.borrow().clone()?, pending.brought.clone())))
         };
         let nobody = || PasteError::NoLogin { server: server.clone() };
         let (token, brought) = waiting.ok_or_else(nobody)?;

@@ -100,10 +100,13 @@ impl Account {
             return Err(Trouble::NeedsLogin { why: format!("the server wants the rights `{scopes}`") });
         }
         let useless = state.unproven.as_ref().is_some_and(|(token, at)| {
-            state.tokens.as_ref().is_some_and(|tokens| tokens.access == *token) && at.elapsed() < PROVEN_USELESS
+            state.tokens.as_ref().is_some_and(|tokens| tokens.access == *token)
+                && at.elapsed() < PROVEN_USELESS
         });
         if useless {
-            return Err(Trouble::NeedsLogin { why: "the server refuses a login that was just renewed".to_owned() });
+            return Err(Trouble::NeedsLogin {
+                why: "the server refuses a login that was just renewed".to_owned(),
+            });
         }
         if current.is_none() && self.config.grant == OauthGrant::AuthorizationCode {
             let why = state.why.clone().unwrap_or_else(|| "the server needs a login".to_owned());
@@ -114,7 +117,11 @@ impl Account {
 
     /// Renews in a task of its own: a caller that goes away must not stop it between the answer and
     /// the save.
-    pub(super) async fn renewed(self: &Arc<Self>, state: OwnedMutexGuard<State>, because: Because) -> Result<Secret, Trouble> {
+    pub(super) async fn renewed(
+        self: &Arc<Self>,
+        state: OwnedMutexGuard<State>,
+        because: Because,
+    ) -> Result<Secret, Trouble> {
         let account = self.clone();
         let task = self.around.tasks.spawn(async move { account.renew(state, because).await });
         match task.await {
@@ -161,7 +168,8 @@ impl Account {
         if state.is_dead(&refresh) {
             return Err(needs("the login has ended"));
         }
-        let client = self.client(state).ok_or_else(|| needs("the login has ended and its registration is lost"))?;
+        let client =
+            self.client(state).ok_or_else(|| needs("the login has ended and its registration is lost"))?;
         let files = state.files()?;
         let now = self.now();
         let (begun, token) = (files.clone(), refresh.clone());
@@ -292,7 +300,8 @@ impl Account {
     ) -> Trouble {
         let code = found.tap.token_error();
         let why = super::discover::chain(error);
-        let definite = matches!(code.as_deref(), Some("invalid_grant" | "invalid_client" | "unauthorized_client"));
+        let definite =
+            matches!(code.as_deref(), Some("invalid_grant" | "invalid_client" | "unauthorized_client"));
         if let Ok(files) = state.files() {
             let _ = tokio::task::spawn_blocking(move || journal::end(&files)).await;
         }
@@ -316,7 +325,8 @@ async fn renew_with(
     refresh: &Secret,
     scopes: &[String],
 ) -> Result<(), AuthError> {
-    let redirect = client.redirect_uris.first().cloned().unwrap_or_else(|| "http://127.0.0.1/callback".to_owned());
+    let redirect =
+        client.redirect_uris.first().cloned().unwrap_or_else(|| "http://127.0.0.1/callback".to_owned());
     found.speak_as(client, &redirect)?;
     let tokens = serde_json::json!({
         "access_token": "", "token_type": "bearer", "refresh_token": refresh.expose(),

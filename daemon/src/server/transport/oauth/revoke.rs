@@ -94,7 +94,8 @@ impl Account {
         kind: &str,
     ) -> Result<(), String> {
         let request = request(url, client, state, token, kind)?;
-        let answer = self.place.net.send(request, Redirects::Stop).await.map_err(|error| error.to_string())?;
+        let answer =
+            self.place.net.send(request, Redirects::Stop).await.map_err(|error| error.to_string())?;
         if answer.status().is_success() {
             return Ok(());
         }

@@ -88,8 +88,7 @@ impl Fake {
         if let Some(hook) = &script.hook {
             hook();
         }
-        let form: BTreeMap<String, String> =
-            form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+        let form: BTreeMap<String, String> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
         let taken = match form["grant_type"].as_str() {
             "refresh_token" => form["refresh_token"] == script.good && !script.refuse,
             "authorization_code" => form["code"] == "good-code" && form["code_verifier"].len() >= 43,
@@ -122,8 +121,7 @@ impl Network for Fake {
             // Others get their turn, as with a network.
             tokio::task::yield_now().await;
             let body = String::from_utf8(request.body().clone()).unwrap();
-            let (status, answer) =
-                self.answer(request.method().as_str(), &request.uri().to_string(), &body);
+            let (status, answer) = self.answer(request.method().as_str(), &request.uri().to_string(), &body);
             tokio::task::yield_now().await;
             let answer = answer.to_string().into_bytes();
             Ok(hyper::Response::builder()
@@ -219,8 +217,7 @@ async fn header(account: &Arc<Account>) -> Option<String> {
 }
 
 async fn refused(account: &Arc<Account>, status: u16, challenge: &str, sent: &str) -> Next {
-    let refusal =
-        Refusal { status, challenges: vec![challenge.to_owned()], sent: Some(Secret::new(sent)) };
+    let refusal = Refusal { status, challenges: vec![challenge.to_owned()], sent: Some(Secret::new(sent)) };
     Bearer(account.clone()).refused(refusal).await
 }
 
@@ -292,7 +289,9 @@ async fn a_server_that_always_refuses_costs_one_renewal_and_one_action() {
     let second = header(&account).await.unwrap();
     assert_ne!(first, second);
     for _ in 0..5 {
-        let Next::NeedsAuth { action } = refused(&account, 401, "Bearer", &second).await else { panic!("a loop") };
+        let Next::NeedsAuth { action } = refused(&account, 401, "Bearer", &second).await else {
+            panic!("a loop")
+        };
         assert!(action.ends_with("run `hermesctl mcp login s`"), "{action}");
     }
     assert_eq!(fake.asked("grant_type").len(), 2);
@@ -310,7 +309,9 @@ async fn a_refused_refresh_token_is_shown_once_and_nothing_is_deleted() {
     for _ in 0..3 {
         let sent = header(&account).await.unwrap();
         assert_eq!(sent, "Bearer at-0-aaaa", "the server decides about the old token");
-        let Next::NeedsAuth { action } = refused(&account, 401, "Bearer", &sent).await else { panic!("retried") };
+        let Next::NeedsAuth { action } = refused(&account, 401, "Bearer", &sent).await else {
+            panic!("retried")
+        };
         assert!(action.contains("hermesctl mcp login s"), "{action}");
     }
     assert_eq!(fake.asked("grant_type").len(), 1);
@@ -353,7 +354,10 @@ async fn tokens_are_not_shown_to_another_issuer() {
         "https://mcp.test/.well-known/oauth-protected-resource/mcp",
         json!({"resource": SERVER, "authorization_servers": ["https://other.test"]}),
     );
-    fake.document("https://other.test/.well-known/oauth-authorization-server", metadata("https://other.test"));
+    fake.document(
+        "https://other.test/.well-known/oauth-authorization-server",
+        metadata("https://other.test"),
+    );
     let account = account(home.path(), &fake);
     let sent = header(&account).await.unwrap();
     let Next::NeedsAuth { action } = refused(&account, 401, "Bearer", &sent).await else { panic!("retried") };
@@ -367,12 +371,48 @@ async fn authorization_servers_are_found_in_every_layout() {
     let resource = |server: &str| json!({"resource": SERVER, "authorization_servers": [server]});
     let tenant = "https://as.test/tenant";
     let layouts: [(&str, &str, Value, &str, &str); 6] = [
-        (challenge, "https://mcp.test/meta", resource(ISSUER), "https://as.test/.well-known/oauth-authorization-server", ISSUER),
-        ("", "https://mcp.test/.well-known/oauth-protected-resource/mcp", resource(ISSUER), "https://as.test/.well-known/openid-configuration", ISSUER),
-        ("", "https://mcp.test/.well-known/oauth-protected-resource", json!({"resource": "https://mcp.test", "authorization_servers": [tenant]}), "https://as.test/.well-known/oauth-authorization-server/tenant", tenant),
-        ("", "https://mcp.test/.well-known/oauth-protected-resource/mcp", resource(tenant), "https://as.test/.well-known/openid-configuration/tenant", tenant),
-        ("", "https://mcp.test/.well-known/oauth-protected-resource/mcp", resource(tenant), "https://as.test/tenant/.well-known/openid-configuration", tenant),
-        ("", "https://mcp.test/none", json!({}), "https://mcp.test/.well-known/oauth-authorization-server", "https://mcp.test"),
+        (
+            challenge,
+            "https://mcp.test/meta",
+            resource(ISSUER),
+            "https://as.test/.well-known/oauth-authorization-server",
+            ISSUER,
+        ),
+        (
+            "",
+            "https://mcp.test/.well-known/oauth-protected-resource/mcp",
+            resource(ISSUER),
+            "https://as.test/.well-known/openid-configuration",
+            ISSUER,
+        ),
+        (
+            "",
+            "https://mcp.test/.well-known/oauth-protected-resource",
+            json!({"resource": "https://mcp.test", "authorization_servers": [tenant]}),
+            "https://as.test/.well-known/oauth-authorization-server/tenant",
+            tenant,
+        ),
+        (
+            "",
+            "https://mcp.test/.well-known/oauth-protected-resource/mcp",
+            resource(tenant),
+            "https://as.test/.well-known/openid-configuration/tenant",
+            tenant,
+        ),
+        (
+            "",
+            "https://mcp.test/.well-known/oauth-protected-resource/mcp",
+            resource(tenant),
+            "https://as.test/tenant/.well-known/openid-configuration",
+            tenant,
+        ),
+        (
+            "",
+            "https://mcp.test/none",
+            json!({}),
+            "https://mcp.test/.well-known/oauth-authorization-server",
+            "https://mcp.test",
+        ),
     ];
     for (challenge, where_resource, resource, where_server, issuer) in layouts {
         let fake = Fake::default();
@@ -392,9 +432,12 @@ async fn an_authorization_server_that_is_not_there_is_reported_with_every_place_
         "https://mcp.test/.well-known/oauth-protected-resource/mcp",
         json!({"resource": SERVER, "authorization_servers": ["https://gone.test/t"]}),
     );
-    let error = discover(&place(&fake, SERVER), &Demand::default(), None, tap::keep_nothing()).await.unwrap_err();
+    let error =
+        discover(&place(&fake, SERVER), &Demand::default(), None, tap::keep_nothing()).await.unwrap_err();
     let text = error.to_string();
-    for tried in ["GET https://gone.test/.well-known/oauth-authorization-server/t: 404", "openid-configuration/t: 404"] {
+    for tried in
+        ["GET https://gone.test/.well-known/oauth-authorization-server/t: 404", "openid-configuration/t: 404"]
+    {
         assert!(text.contains(tried), "{text}");
     }
 }
@@ -471,7 +514,10 @@ async fn a_login_asks_with_pkce_resource_and_scopes_and_leaves_files_that_hermes
     let published = files(home.path()).read(Part::Metadata).unwrap().unwrap();
     assert_eq!(published["issuer"], ISSUER);
     // Another program finds the same login; a second login uses the registration again.
-    assert_eq!(header(&super::scripted_tests::account(home.path(), &fake)).await.as_deref(), Some("Bearer at-1-aaaa"));
+    assert_eq!(
+        header(&super::scripted_tests::account(home.path(), &fake)).await.as_deref(),
+        Some("Bearer at-1-aaaa")
+    );
     let mut again = drive(&account);
     assert_eq!(parameters(&again.url().await)["redirect_uri"], asked["redirect_uri"]);
     assert_eq!(fake.asked("/register").len(), 1);
@@ -531,7 +577,9 @@ async fn more_rights_are_asked_for_together_with_the_old_ones_and_not_for_ever()
     let mut logins = 0;
     let error = loop {
         let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\"";
-        let Next::NeedsAuth { action } = refused(&account, 403, challenge, &sent).await else { panic!("retried") };
+        let Next::NeedsAuth { action } = refused(&account, 403, challenge, &sent).await else {
+            panic!("retried")
+        };
         assert!(action.contains("`write`") && action.contains("mcp login s"), "{action}");
         let mut login = drive(&account);
         if let Err(error) = {

@@ -5,9 +5,9 @@
 //! server that answers a plain GET of its MCP endpoint with an error does not end the discovery.
 
 use super::answer::{self, BadAnswer};
+use super::net::{Network, Redirects};
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
-use super::net::{Network, Redirects};
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
 };
