@@ -17,6 +17,7 @@ use crate::findings;
 use crate::guard;
 use crate::masking::Masking;
 use crate::names::ServerName;
+use crate::learned::Learned;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -28,6 +29,7 @@ use crate::server::gate::{self, SafeMode};
 use crate::server::learn_env;
 use crate::server::lifecycle::Starts;
 use crate::server::osv::Osv;
+use crate::server::remote::{AnyLauncher, RemoteLauncher};
 use crate::server::spawn::StdioLauncher;
 use crate::server::supervisor;
 use crate::server::transport::ledger::Ledger;
@@ -129,7 +131,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
     let (oauth, logged_in) = oauth(&home, masking.clone(), groups.inner.child());
-    let launcher = StdioLauncher {
+    let remote = RemoteLauncher {
+        base: base.clone(),
+        logins: Arc::new(oauth.clone()),
+        memory: Arc::new(Learned::load(store.clone(), groups.inner.clone()).await),
+        logs: logs.clone(),
+    };
+    let stdio = StdioLauncher {
         base: base.clone(),
         secrets,
         osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
@@ -144,7 +152,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers = supervisor::Shared::new(Arc::new(launcher), groups.servers.clone(), starts);
+    let servers = supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),

@@ -17,6 +17,7 @@ pub mod findings;
 pub mod guard;
 pub mod jsonrpc;
 pub mod masking;
+pub mod learned;
 pub mod names;
 pub mod observe;
 pub mod paths;

@@ -382,10 +382,20 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             Outcome::Success
         }
         Err(CallError::Wire(
-            WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
+            WireError::Gone { .. }
+            | WireError::IdleTimeout { .. }
+            | WireError::CapTimeout { .. }
+            | WireError::Unreachable { .. }
+            | WireError::Interrupted { .. },
         )) => Outcome::Failure,
+        // A server that asks to wait, or for a login, works.
+        Err(CallError::Wire(WireError::Http(refusal))) if refusal.asks_to_wait() => Outcome::Neutral,
+        Err(CallError::Wire(WireError::Http(_))) => Outcome::Failure,
+        Err(CallError::NotReady(not_ready)) if not_ready.needs_auth() => Outcome::Neutral,
         Err(CallError::NotReady(_)) => Outcome::Failure,
-        Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
+        Err(CallError::Wire(
+            WireError::QueueFull { .. } | WireError::Malformed | WireError::NeedsAuth { .. },
+        )) => Outcome::Neutral,
         Err(
             CallError::Removed
             | CallError::Withheld(_)

@@ -157,14 +157,26 @@ pub struct HttpConfig {
     pub url: String,
     /// Headers of each request; values may be secrets.
     pub headers: BTreeMap<String, Secret>,
-    /// Legacy HTTP+SSE (`transport: sse`).
-    pub legacy_sse: bool,
+    /// `transport:`. Default: Streamable HTTP, or legacy SSE where that is refused.
+    pub kind: RemoteKind,
     /// `auth: oauth`.
     pub oauth: Option<OauthConfig>,
     /// TLS verification.
     pub tls: TlsConfig,
     /// Credentials over plain http to another host are allowed. Default false.
     pub allow_insecure: bool,
+}
+
+/// `transport:` of a server that is reached by URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RemoteKind {
+    /// Nothing is written: Streamable HTTP, with legacy HTTP+SSE where the server refuses that.
+    #[default]
+    Auto,
+    /// Streamable HTTP and nothing else.
+    Streamable,
+    /// Legacy HTTP+SSE and nothing else.
+    Sse,
 }
 
 /// `oauth:` of a server.

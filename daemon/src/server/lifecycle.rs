@@ -35,6 +35,8 @@ pub struct Policy {
     pub sustained: Duration,
     /// Least time between two spawns that calls ask for. Default 1 s.
     pub on_demand_gap: Duration,
+    /// The same while the server needs a login. Default 30 s.
+    pub login_gap: Duration,
     /// Whether anything may be started at all.
     pub starts: Starts,
 }
@@ -61,6 +63,7 @@ impl Policy {
             parked_retry: Duration::from_secs(600),
             sustained: Duration::from_secs(60),
             on_demand_gap: Duration::from_secs(1),
+            login_gap: Duration::from_secs(30),
             starts: Starts::Allowed,
         }
     }
@@ -97,17 +100,30 @@ pub struct Failure {
     pub kind: FailureKind,
     /// One sentence for a person.
     pub text: Arc<str>,
+    /// Not to be tried before: what a remote server asked for (`Retry-After`), at most 1 h.
+    pub wait: Option<Duration>,
 }
 
 impl Failure {
     /// May heal by itself.
     pub fn transient(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Transient, text: text.into() }
+        Self { kind: FailureKind::Transient, text: text.into(), wait: None }
+    }
+
+    /// Waits for a person; `action` says for what.
+    pub fn needs_auth(action: impl Into<Arc<str>>) -> Self {
+        Self { kind: FailureKind::NeedsAuth, text: action.into(), wait: None }
+    }
+
+    /// The same failure, with the time that the server asked for.
+    #[must_use]
+    pub fn after(self, wait: Option<Duration>) -> Self {
+        Self { wait, ..self }
     }
 
     /// Parks at once.
     pub fn permanent(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Permanent, text: text.into() }
+        Self { kind: FailureKind::Permanent, text: text.into(), wait: None }
     }
 }
 
@@ -357,14 +373,22 @@ impl Life {
                 }
             }
             Phase::Stopped { .. } => self.begin(now, policy, actions),
+            // What the server asked for holds for calls too.
+            Phase::BackingOff { failure, .. } if failure.wait.is_some() => {}
             Phase::BackingOff { until, .. } => {
                 *until = (*until).min(earliest.max(now));
                 self.timer(now, policy, actions);
             }
-            Phase::Parked { until, .. } | Phase::NeedsAuth { until, .. } => {
+            Phase::Parked { until, .. } => {
                 let wanted = earliest.max(now);
                 *until = Some(until.map_or(wanted, |until| until.min(wanted)));
                 self.timer(now, policy, actions);
+            }
+            // A call cannot log in; but somebody may have set things right elsewhere.
+            Phase::NeedsAuth { .. } => {
+                if self.last_spawn.is_none_or(|last| last + policy.login_gap <= now) {
+                    self.begin(now, policy, actions);
+                }
             }
         }
     }
@@ -421,10 +445,12 @@ impl Life {
             FailureKind::NeedsAuth => Phase::NeedsAuth { failure, until: None },
             FailureKind::Transient if self.failures >= policy.attempts => {
                 let wait = policy.parked_retry + policy.parked_retry.mul_f64(jitter.clamp(0.0, 1.0) / 10.0);
+                let wait = wait.max(failure.wait.unwrap_or_default());
                 Phase::Parked { failure, until: Some(now + wait) }
             }
             FailureKind::Transient => {
-                Phase::BackingOff { failure, until: now + policy.backoff(self.failures, jitter) }
+                let wait = policy.backoff(self.failures, jitter).max(failure.wait.unwrap_or_default());
+                Phase::BackingOff { failure, until: now + wait }
             }
         };
     }

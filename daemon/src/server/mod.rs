@@ -20,6 +20,7 @@ pub mod package;
 pub mod pages;
 pub mod places;
 pub(crate) mod refresh;
+pub mod remote;
 pub mod shell_query;
 pub mod slots;
 pub mod spawn;

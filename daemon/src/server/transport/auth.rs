@@ -114,7 +114,7 @@ mod tests {
         HttpConfig {
             url: "https://example.com/mcp".into(),
             headers,
-            legacy_sse: false,
+            kind: crate::config::RemoteKind::Auto,
             oauth: None,
             tls: crate::config::TlsConfig::default(),
             allow_insecure: false,

@@ -3,17 +3,19 @@
 //! Owner: the task in [`task`], one per generation; plain maps, no lock. Nothing here restarts
 //! anything. Promise: each accepted request gets exactly one outcome; when the task ends, all
 //! pending requests fail with [`WireError::Gone`] before it returns; output of this generation can
-//! complete no request of another. May touch: the pipes it was given. May not touch: processes,
+//! complete no request of another. May touch: the pipes or the HTTP connection it was given. May not touch: processes,
 //! config, the catalogue.
 
+mod core;
 pub mod inbound;
 mod lines;
-
 pub mod pending;
+pub mod remote;
 pub mod task;
 #[cfg(test)]
 mod tests;
 
+use crate::jsonrpc::era::Era;
 use crate::names::Generation;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -119,6 +121,57 @@ pub enum WireError {
     /// The answer had neither a result nor an error.
     #[error("the server's answer has neither a result nor an error")]
     Malformed,
+    /// A remote server answered with an HTTP status, or a page, in place of a message.
+    #[error("{0}")]
+    Http(HttpRefusal),
+    /// A remote server wants a login.
+    #[error("the server wants a login: {action}")]
+    NeedsAuth {
+        /// What a person can do.
+        action: String,
+    },
+    /// No connection to a remote server could be made; nothing was sent.
+    #[error("no connection: {reason}")]
+    Unreachable {
+        /// The system's words.
+        reason: String,
+    },
+    /// The connection broke after the request was sent.
+    #[error("the connection broke: {reason}")]
+    Interrupted {
+        /// The system's words.
+        reason: String,
+    },
+}
+
+/// An HTTP answer that is no message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRefusal {
+    /// Its status.
+    pub status: u16,
+    /// What it says, in a few words; from the server, so mask before showing.
+    pub text: String,
+    /// When the server wants to be asked again, at most [`MAX_RETRY_AFTER`](crate::server::transport::http::answer::MAX_RETRY_AFTER).
+    pub retry_after: Option<Duration>,
+    /// Whether it may have acted all the same.
+    pub delivery: Delivery,
+}
+
+impl HttpRefusal {
+    /// Whether the server is well and wants to be asked later.
+    pub fn asks_to_wait(&self) -> bool {
+        self.status == 429 || self.retry_after.is_some()
+    }
+}
+
+impl std::fmt::Display for HttpRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the server answered HTTP {}", self.status)?;
+        if !self.text.is_empty() {
+            write!(f, ": {}", self.text)?;
+        }
+        Ok(())
+    }
 }
 
 /// Something a server said on its own.
@@ -136,6 +189,9 @@ pub enum Fact {
     Log(Box<RawValue>),
     /// A request that only a client could answer was declined: its method.
     Declined(Box<str>),
+    /// A remote server had forgotten the session and another one was begun: subscriptions and log
+    /// levels are gone, lists may be others.
+    SessionRenewed,
 }
 
 /// Counters of one generation, readable while it runs.
@@ -153,10 +209,29 @@ pub struct WireStats {
     pub in_flight: AtomicU32,
     /// Kind and sample of the last noise.
     pub noise: Mutex<Option<inbound::Noise>>,
+    /// The last HTTP answer of a remote server that was no success.
+    pub http: Mutex<Option<HttpSeen>>,
     last_heard: Mutex<Option<Instant>>,
 }
 
+/// An HTTP answer that a person should know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSeen {
+    /// Its status.
+    pub status: u16,
+    /// What it said; from the server, so mask before showing.
+    pub text: String,
+    /// When.
+    pub at: Instant,
+}
+
 impl WireStats {
+    /// The last HTTP answer that was no success.
+    pub fn last_http(&self) -> Option<HttpSeen> {
+        self.http.lock().expect("nothing panics while holding it").clone()
+    }
+
+
     /// When the server last sent a JSON-RPC message.
     pub fn last_heard(&self) -> Option<Instant> {
         *self.last_heard.lock().expect("nothing panics while holding it")
@@ -200,6 +275,8 @@ pub enum EndReason {
     Io(String),
     /// The supervisor said so.
     Stopped,
+    /// A remote server wants a login; what a person can do.
+    NeedsAuth(String),
 }
 
 enum Order {
@@ -216,6 +293,18 @@ enum Order {
     Cancel {
         reason: String,
     },
+    /// What the handshake agreed on, or is about to try.
+    Agreed {
+        revision: &'static str,
+        era: Era,
+    },
+}
+
+/// The task's ends of what a handle holds.
+struct Ends {
+    orders: mpsc::Receiver<Order>,
+    gone: Arc<Notify>,
+    stats: Arc<WireStats>,
 }
 
 /// What the daemon holds to talk to one generation.
@@ -226,6 +315,16 @@ pub struct WireHandle {
     stats: Arc<WireStats>,
     generation: Generation,
     queue_limit: usize,
+    carrier: Carrier,
+}
+
+/// What carries the messages of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// The pipes of a child.
+    Pipes,
+    /// HTTP.
+    Http,
 }
 
 impl std::fmt::Debug for Order {
@@ -234,11 +333,34 @@ impl std::fmt::Debug for Order {
             Self::Request { .. } => "Request",
             Self::Notify { .. } => "Notify",
             Self::Cancel { .. } => "Cancel",
+            Self::Agreed { .. } => "Agreed",
         })
     }
 }
 
 impl WireHandle {
+    fn new(generation: Generation, queue_limit: usize, carrier: Carrier) -> (Self, Ends) {
+        let (sender, orders) = mpsc::channel(queue_limit);
+        let gone = Arc::new(Notify::new());
+        let stats = Arc::new(WireStats::default());
+        let handle =
+            Self { orders: sender, gone: gone.clone(), stats: stats.clone(), generation, queue_limit, carrier };
+        (handle, Ends { orders, gone, stats })
+    }
+
+    /// Tells the connection what the handshake agreed on; what is sent from now on says so.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn agreed(&self, revision: &'static str, era: Era) -> Result<(), WireError> {
+        self.send(Order::Agreed { revision, era })
+    }
+
+    /// What carries the messages.
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
     /// Hands one request to the server.
     ///
     /// # Errors
