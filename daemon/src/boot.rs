@@ -15,9 +15,9 @@ use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
 use crate::findings;
 use crate::guard;
+use crate::learned::Learned;
 use crate::masking::Masking;
 use crate::names::ServerName;
-use crate::learned::Learned;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -130,7 +130,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
-    let (oauth, logged_in) = oauth(&home, masking.clone(), groups.inner.child());
+    let (oauth, logged_in) = oauth(&home, masking.clone(), base.clone(), groups.inner.child());
     let remote = RemoteLauncher {
         base: base.clone(),
         logins: Arc::new(oauth.clone()),
@@ -152,7 +152,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers = supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
+    let servers =
+        supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),
@@ -349,13 +350,19 @@ fn before_config(masking: Masking, servers: supervisor::Shared, store: Store) ->
 }
 
 /// The logins of remote servers; the second part is told of each that was finished.
-fn oauth(home: &Home, masking: Masking, tasks: TaskGroup) -> (Oauth, mpsc::Receiver<ServerName>) {
+fn oauth(
+    home: &Home,
+    masking: Masking,
+    base: watch::Receiver<Arc<BaseEnv>>,
+    tasks: TaskGroup,
+) -> (Oauth, mpsc::Receiver<ServerName>) {
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Oauth::new(Around {
         home: home.path().to_owned(),
         tasks,
         masks: Arc::new(move |server, secrets| masking.login(server, secrets)),
         clock: Arc::new(now),
+        variable: Arc::new(move |name| base.borrow().lookup(name).map(str::to_owned)),
     })
 }
 

@@ -29,6 +29,7 @@ mod listing;
 mod namespaces;
 mod progress;
 mod relay;
+mod remote_http;
 mod schema;
 mod service;
 mod shim;

@@ -1,8 +1,8 @@
 //! Internal status to protobuf; one translation per type, no `_` arms.
 
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
-use crate::config::{RemoteKind, TransportConfig};
 use crate::config::{Finding, Severity};
+use crate::config::{RemoteKind, TransportConfig};
 use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;

@@ -78,11 +78,14 @@ impl HandshakeError {
     fn names_other_era(&self) -> bool {
         match self {
             Self::Refused { code, message } => {
-                matches!(code, -32022..=-32020 | -32601) || message.contains(PER_REQUEST)
+                matches!(code, -32022..=-32020 | -32601)
+                    || message.contains(PER_REQUEST)
                     || (*code == -32602 && message.contains("_meta"))
             }
             Self::Revision { offered, .. } => offered == PER_REQUEST,
-            Self::Wire(WireError::Http(refusal)) => refusal.status == 400 || refusal.text.contains(PER_REQUEST),
+            Self::Wire(WireError::Http(refusal)) => {
+                refusal.status == 400 || refusal.text.contains(PER_REQUEST)
+            }
             Self::Wire(_) | Self::UnknownPin { .. } | Self::NoResult => false,
         }
     }
@@ -222,8 +225,7 @@ async fn discover(wire: &WireHandle, budget: Duration) -> Result<Agreed, Handsha
 fn read_discovery(result: &RawValue) -> Result<Agreed, HandshakeError> {
     let members = Members::parse(result).map_err(|_| HandshakeError::NoResult)?;
     let versions = members.get("supportedVersions").ok_or(HandshakeError::NoResult)?;
-    let versions: Vec<String> =
-        serde_json::from_str(versions.get()).map_err(|_| HandshakeError::NoResult)?;
+    let versions: Vec<String> = serde_json::from_str(versions.get()).map_err(|_| HandshakeError::NoResult)?;
     if !versions.iter().any(|version| version == PER_REQUEST) {
         return Err(HandshakeError::Revision {
             offered: versions.join(", ").chars().take(60).collect(),

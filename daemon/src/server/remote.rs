@@ -89,7 +89,8 @@ impl RemoteLauncher {
             report.failed("resolve", begun.elapsed(), text.as_str());
             Failure::permanent(text)
         };
-        let target = Url::parse(&config.url).map_err(|error| refuse(format!("`url` is no address: {error}")))?;
+        let target =
+            Url::parse(&config.url).map_err(|error| refuse(format!("`url` is no address: {error}")))?;
         let proxy = {
             let base = self.base.borrow();
             proxy::choose(&target, &|name| base.lookup(name).map(str::to_owned))

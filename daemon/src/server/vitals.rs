@@ -79,7 +79,9 @@ impl Supervisor {
             Fact::SessionRenewed => {
                 let agreed = self.status.borrow().agreed.clone();
                 let declared = ListKind::ALL.into_iter().filter(|kind| {
-                    agreed.as_ref().is_some_and(|agreed| has_capability(&agreed.capabilities, kind.capability()))
+                    agreed
+                        .as_ref()
+                        .is_some_and(|agreed| has_capability(&agreed.capabilities, kind.capability()))
                 });
                 self.refresh.noticed(&declared.collect::<Vec<_>>());
             }

@@ -51,6 +51,16 @@ pub enum Next {
         /// secrets, no full stop.
         action: String,
     },
+    /// Only a person can help, and only this request is concerned: the login is good for others.
+    Forbidden {
+        /// As for `NeedsAuth`.
+        action: String,
+    },
+    /// Nobody can be asked for a new login at the moment; it may work by itself in a while.
+    Later {
+        /// Why. No secrets, no full stop.
+        reason: String,
+    },
 }
 
 /// Where the logins of servers come from.

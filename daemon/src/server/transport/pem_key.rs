@@ -21,11 +21,10 @@ pub fn unlocked(file: Vec<u8>, password: Option<&Secret>) -> Result<Vec<u8>, &'s
     let end = text[start..].find(END).map(|at| start + at + END.len()).ok_or("the file is cut off")?;
     let password = password.ok_or("it needs a password: `client_cert: [cert, key, password]`")?;
     let (_, der) = SecretDocument::from_pem(&text[start..end]).map_err(|_| "the file is damaged")?;
-    let info =
-        EncryptedPrivateKeyInfoRef::try_from(der.as_bytes()).map_err(|_| "the file is damaged")?;
+    let info = EncryptedPrivateKeyInfoRef::try_from(der.as_bytes()).map_err(|_| "the file is damaged")?;
     let opened = info
         .decrypt(password.expose())
         .map_err(|_| "the password is wrong, or the encryption is of a kind that is not known")?;
     let key = opened.to_pem("PRIVATE KEY", LineEnding::LF).map_err(|_| "the key is too long")?;
-    Ok([text[..start].as_bytes(), key.as_bytes(), text[end..].as_bytes()].concat())
+    Ok([&file[..start], key.as_bytes(), &file[end..]].concat())
 }

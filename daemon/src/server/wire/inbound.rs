@@ -117,9 +117,10 @@ pub fn read(line: &[u8]) -> Option<Inbound> {
 pub fn read_body(body: &[u8]) -> Vec<Inbound> {
     // A string cannot contain a raw newline, so this changes layout only; clients get one line.
     let is_newline = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let one_line = body.iter().any(is_newline).then(|| {
-        body.iter().map(|byte| if is_newline(byte) { b' ' } else { *byte }).collect::<Vec<u8>>()
-    });
+    let one_line = body
+        .iter()
+        .any(is_newline)
+        .then(|| body.iter().map(|byte| if is_newline(byte) { b' ' } else { *byte }).collect::<Vec<u8>>());
     let body = one_line.as_deref().unwrap_or(body);
     if body.trim_ascii_start().first() == Some(&b'[')
         && let Ok(batch) = serde_json::from_slice::<Vec<&RawValue>>(body)

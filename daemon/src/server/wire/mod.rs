@@ -231,7 +231,6 @@ impl WireStats {
         self.http.lock().expect("nothing panics while holding it").clone()
     }
 
-
     /// When the server last sent a JSON-RPC message.
     pub fn last_heard(&self) -> Option<Instant> {
         *self.last_heard.lock().expect("nothing panics while holding it")
@@ -343,8 +342,14 @@ impl WireHandle {
         let (sender, orders) = mpsc::channel(queue_limit);
         let gone = Arc::new(Notify::new());
         let stats = Arc::new(WireStats::default());
-        let handle =
-            Self { orders: sender, gone: gone.clone(), stats: stats.clone(), generation, queue_limit, carrier };
+        let handle = Self {
+            orders: sender,
+            gone: gone.clone(),
+            stats: stats.clone(),
+            generation,
+            queue_limit,
+            carrier,
+        };
         (handle, Ends { orders, gone, stats })
     }
 

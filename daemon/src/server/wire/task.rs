@@ -5,8 +5,8 @@
 //! a large request cannot lock both sides up. Lines over [`LARGE_LINE`] are parsed on the blocking
 //! pool, in their order.
 
-use super::inbound::{self, Inbound};
 use super::core::Core;
+use super::inbound::{self, Inbound};
 use super::lines::{cancelled, line_with_hole, notification_line, request_line};
 use super::pending::{NewEntry, Over};
 use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
@@ -79,7 +79,8 @@ impl Wire {
         stop: CancellationToken,
         tasks: &TaskGroup,
     ) -> (WireHandle, JoinHandle<EndReason>) {
-        let (handle, Ends { orders, gone, stats }) = WireHandle::new(generation, limits.orders, Carrier::Pipes);
+        let (handle, Ends { orders, gone, stats }) =
+            WireHandle::new(generation, limits.orders, Carrier::Pipes);
         let wire = Self {
             stdin: Some(pipes.0),
             stdout: pipes.1,

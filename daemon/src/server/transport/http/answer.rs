@@ -86,7 +86,11 @@ fn is_only_lost_session(message: &str) -> bool {
 /// Letters and digits in lower case, everything between them one space.
 fn words(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    lower
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// `error.message` of a JSON-RPC body.

@@ -24,8 +24,14 @@ fn answers_of_servers_that_lost_a_session_are_known() {
     for (status, body) in [
         (404, ""),
         (404, "<html>nginx</html>"),
-        (400, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#),
-        (400, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}"#),
+        (
+            400,
+            r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#,
+        ),
+        (
+            400,
+            r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}"#,
+        ),
         (400, "Invalid or expired session"),
         (410, "session expired"),
         (422, "unknown session: 1234"),
@@ -42,8 +48,14 @@ fn ordinary_errors_are_no_lost_sessions() {
         (400, "missing argument `session_name`"),
         (401, "session expired"),
         (500, "session not found"),
-        (200, r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"Session not found"}],"isError":true}}"#),
-        (200, r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"the tmux session not found by that name, list them first"}}"#),
+        (
+            200,
+            r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"Session not found"}],"isError":true}}"#,
+        ),
+        (
+            200,
+            r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"the tmux session not found by that name, list them first"}}"#,
+        ),
         (200, r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"browser session not found"}}"#),
     ] {
         assert!(!session_is_gone(status, body), "{status} {body}");

@@ -152,7 +152,10 @@ impl Cx {
                 self.seen(&refusal);
                 Ended::Refused(refusal)
             }
-            SendError::NeedsAuth { .. } | SendError::Unreachable(_) | SendError::Broken(_) => Ended::Failed(error),
+            SendError::NeedsAuth { .. }
+            | SendError::Forbidden { .. }
+            | SendError::Unreachable(_)
+            | SendError::Broken(_) => Ended::Failed(error),
         }
     }
 
@@ -301,10 +304,13 @@ impl Cx {
     /// The rest of a stream. `Err(None)`: there is none, and there will be none.
     async fn resumed(&self, mut headers: HeaderMap, id: &str) -> Result<Response, Option<SendError>> {
         headers.insert(names::LAST_EVENT, HeaderValue::from_str(id).map_err(|_| None)?);
-        let response = self.link.send(&Ask::get(headers, Login::Reported)).await.map_err(|error| match error {
-            SendError::Unreachable(_) | SendError::Broken(_) => Some(error),
-            SendError::Redirected { .. } | SendError::NeedsAuth { .. } => None,
-        })?;
+        let response =
+            self.link.send(&Ask::get(headers, Login::Reported)).await.map_err(|error| match error {
+                SendError::Unreachable(_) | SendError::Broken(_) => Some(error),
+                SendError::Redirected { .. } | SendError::NeedsAuth { .. } | SendError::Forbidden { .. } => {
+                    None
+                }
+            })?;
         match (response.status().as_u16(), media(&response)) {
             (200, Media::Events) => Ok(response),
             (status @ (408 | 429 | 500..), _) => Err(Some(SendError::Broken(format!("HTTP {status}")))),

@@ -12,7 +12,9 @@ use crate::secret::Secret;
 use crate::server::transport::auth::{Auth, Next, Refusal};
 use base64::Engine;
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
 use reqwest::{Method, Response, StatusCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
@@ -72,6 +74,9 @@ pub(crate) enum SendError {
     /// A person must log in.
     #[error("{action}")]
     NeedsAuth { action: String },
+    /// A person must log in for this request; others go on.
+    #[error("{action}")]
+    Forbidden { action: String },
 }
 
 impl Ask {
@@ -99,7 +104,9 @@ impl Link {
         for (name, value) in &config.headers {
             let name = HeaderName::try_from(name.as_str());
             // Names and values were checked with the file.
-            let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.expose().as_bytes())) else { continue };
+            let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.expose().as_bytes())) else {
+                continue;
+            };
             if !NOT_OURS.contains(&name.as_str()) {
                 headers.insert(name, sensitive(value));
             }
@@ -160,6 +167,9 @@ impl Link {
             match self.auth.refused(refusal).await {
                 Next::Retry => {}
                 Next::NeedsAuth { action } => return Err(SendError::NeedsAuth { action }),
+                Next::Forbidden { action } => return Err(SendError::Forbidden { action }),
+                // The server was not asked as it wants to be: as if it could not be reached.
+                Next::Later { reason } => return Err(SendError::Unreachable(reason)),
             }
         }
     }
@@ -205,7 +215,10 @@ impl Link {
             return refused(None, "it names no address");
         };
         if target.origin() != self.target.origin() {
-            return refused(Some(&target), "nothing is sent to another origin: if you trust it, write that address as `url`");
+            return refused(
+                Some(&target),
+                "nothing is sent to another origin: if you trust it, write that address as `url`",
+            );
         }
         if !matches!(status, 307 | 308) {
             return refused(Some(&target), "a POST cannot be redirected so: write that address as `url`");

@@ -64,7 +64,9 @@ impl Mirror {
     pub fn learn(&mut self, page: &RawValue) {
         let Ok(page) = serde_json::from_str::<Value>(page.get()) else { return };
         for tool in page.get("tools").and_then(Value::as_array).into_iter().flatten() {
-            let (Some(name), Some(schema)) = (tool.get("name").and_then(Value::as_str), tool.get("inputSchema")) else {
+            let (Some(name), Some(schema)) =
+                (tool.get("name").and_then(Value::as_str), tool.get("inputSchema"))
+            else {
                 continue;
             };
             match mirrored(schema) {
@@ -96,7 +98,8 @@ fn shown(value: &Value) -> Option<String> {
         // `42.0` is an integer too; anything outside the safe range is nobody's.
         Value::Number(number) => {
             let whole = number.as_i64().or_else(|| {
-                let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= SAFE as f64);
+                let float =
+                    number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= SAFE as f64);
                 float.map(|float| float as i64)
             });
             whole.filter(|whole| whole.abs() <= SAFE).map(|whole| whole.to_string())

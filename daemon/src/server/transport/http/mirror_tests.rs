@@ -27,7 +27,12 @@ fn annotated_arguments_become_headers_in_their_written_form() {
     let arguments = json!({"region": "us-west1", "n": -7, "dry": false, "in": {"er": "ä"}, "plain": "p"});
     let mut got = headers(schema.clone(), arguments);
     got.sort();
-    let want = [("mcp-param-dry", "false"), ("mcp-param-inner", "=?base64?w6Q=?="), ("mcp-param-n", "-7"), ("mcp-param-region", "us-west1")];
+    let want = [
+        ("mcp-param-dry", "false"),
+        ("mcp-param-inner", "=?base64?w6Q=?="),
+        ("mcp-param-n", "-7"),
+        ("mcp-param-region", "us-west1"),
+    ];
     assert_eq!(got, want.map(|(name, value)| (name.to_owned(), value.to_owned())));
     assert_eq!(headers(schema, json!({"region": null})), [], "null and absent values are left out");
 }
@@ -36,9 +41,15 @@ fn annotated_arguments_become_headers_in_their_written_form() {
 fn a_schema_that_breaks_the_rules_is_told_apart() {
     let property = |property: Value| mirrored(&json!({"properties": {"p": property}}));
     assert!(matches!(property(json!({"type": "string", "x-mcp-header": ""})), Err(MirrorError::Name { .. })));
-    assert!(matches!(property(json!({"type": "string", "x-mcp-header": "a b"})), Err(MirrorError::Name { .. })));
+    assert!(matches!(
+        property(json!({"type": "string", "x-mcp-header": "a b"})),
+        Err(MirrorError::Name { .. })
+    ));
     assert!(matches!(property(json!({"type": "string", "x-mcp-header": 1})), Err(MirrorError::Name { .. })));
-    assert!(matches!(property(json!({"type": "number", "x-mcp-header": "P"})), Err(MirrorError::Type { .. })));
+    assert!(matches!(
+        property(json!({"type": "number", "x-mcp-header": "P"})),
+        Err(MirrorError::Type { .. })
+    ));
     assert!(matches!(property(json!({"x-mcp-header": "P"})), Err(MirrorError::Type { .. })));
     let below = json!({"type": "array", "items": {"type": "string", "x-mcp-header": "P"}});
     assert!(matches!(property(below), Err(MirrorError::Place { .. })));

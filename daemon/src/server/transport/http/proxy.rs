@@ -42,7 +42,10 @@ pub fn is_this_machine(host: &Host<&str>) -> bool {
 }
 
 fn is_listed(list: &str, host: &Host<&str>, port: Option<u16>) -> bool {
-    list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| fits(entry, host, port))
+    list.split([',', ' '])
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+        .any(|entry| fits(entry, host, port))
 }
 
 fn fits(entry: &str, host: &Host<&str>, port: Option<u16>) -> bool {
@@ -90,9 +93,7 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 
 fn in_network(address: IpAddr, network: &str, bits: &str) -> bool {
     let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
-    let same = |a: u128, b: u128, width: u32| {
-        bits <= width && (bits == 0 || (a ^ b) >> (width - bits) == 0)
-    };
+    let same = |a: u128, b: u128, width: u32| bits <= width && (bits == 0 || (a ^ b) >> (width - bits) == 0);
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => same(u32::from(a).into(), u32::from(b).into(), 32),
         (IpAddr::V6(a), IpAddr::V6(b)) => same(u128::from(a), u128::from(b), 128),
@@ -113,7 +114,16 @@ mod tests {
     #[test]
     fn this_machine_is_never_reached_through_a_proxy() {
         let all = [("HTTP_PROXY", "http://p:1"), ("HTTPS_PROXY", "http://p:1"), ("ALL_PROXY", "http://p:1")];
-        for host in ["127.0.0.1:9", "127.8.8.8", "localhost", "LOCALHOST.", "x.localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+        for host in [
+            "127.0.0.1:9",
+            "127.8.8.8",
+            "localhost",
+            "LOCALHOST.",
+            "x.localhost",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0",
+        ] {
             for scheme in ["http", "https"] {
                 assert_eq!(chosen(&format!("{scheme}://{host}/mcp"), &all), None, "{host}");
             }

@@ -93,6 +93,9 @@ fn endpoint_of(base: &Url, named: &str, link: &Link) -> Result<Url, String> {
     if link.owns(&url) && matches!(url.scheme(), "http" | "https") {
         Ok(url)
     } else {
-        Err(format!("the server names an endpoint at another origin ({}); nothing is sent there", shown(&url)))
+        Err(format!(
+            "the server names an endpoint at another origin ({}); nothing is sent there",
+            shown(&url)
+        ))
     }
 }

@@ -10,7 +10,7 @@ use super::challenge::Demand;
 use super::endpoints::Plain;
 use super::files::{FileError, Files, Locked, Part, Stamp, Stored};
 use super::journal::{self, Left};
-use super::net::Network;
+use super::net::{Network, Variable};
 use super::record::{Age, Binding, Client, Tokens, UnixSecs, digest};
 use crate::config::{HttpConfig, OauthConfig};
 use crate::names::ServerName;
@@ -65,6 +65,8 @@ pub struct Around {
     pub masks: Masks,
     /// The clock.
     pub clock: Clock,
+    /// The environment, for proxies.
+    pub variable: Variable,
 }
 
 /// Why there is no usable login.
@@ -73,6 +75,12 @@ pub enum Trouble {
     /// Only a person can help.
     #[error("{why}")]
     NeedsLogin {
+        /// What is wrong, without the action.
+        why: String,
+    },
+    /// Only a person can help, and only for what needs these rights.
+    #[error("{why}")]
+    NeedsRights {
         /// What is wrong, without the action.
         why: String,
     },

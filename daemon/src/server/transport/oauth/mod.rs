@@ -135,7 +135,12 @@ impl Oauth {
         };
         let reach = Reach::new(&url, local);
         let place = Place {
-            net: Arc::new(Net::new(url.clone(), reach.clone(), config.tls.clone())),
+            net: Arc::new(Net::new(
+                url.clone(),
+                reach.clone(),
+                config.tls.clone(),
+                self.around.variable.clone(),
+            )),
             plain: if config.allow_insecure { Plain::Allowed } else { Plain::ThisMachine },
             reach,
             url,

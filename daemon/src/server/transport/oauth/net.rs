@@ -5,31 +5,26 @@
 //! time; nothing is sent again to another origin; the server's client certificate and a switched-off
 //! verification stay with its own origin. May not touch: files, tokens.
 
-use super::addresses::{Reach, is_loopback};
+use super::addresses::Reach;
 use crate::config::TlsConfig;
+use crate::server::transport::http::client::{self, ClientError};
+use crate::server::transport::http::proxy;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Certificate, Client, Identity, Response};
-use std::io;
-use std::path::{Path, PathBuf};
+use reqwest::{Client, Response};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use url::Url;
 
 /// Longest time for one request, from connecting to the last byte.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Longest time to connect.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Largest answer in bytes.
 const LARGEST: usize = 512 << 10;
 /// Redirects of one request, to the same origin.
 const REDIRECTS: usize = 3;
-
-/// The proxies that the environment may name.
-const PROXIES: [&str; 6] =
-    ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 /// Why a request was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -43,15 +38,9 @@ pub enum NetError {
     /// The answer is too long.
     #[error("the answer is larger than {LARGEST} bytes")]
     TooLarge,
-    /// A certificate or key of the configuration.
-    #[error("{} cannot be used", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    /// A certificate, a key or a proxy.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// Connecting, TLS, time.
     #[error("{text}")]
     Http {
@@ -82,24 +71,22 @@ pub trait Network: Send + Sync {
     ) -> BoxFuture<'_, Result<hyper::Response<Vec<u8>>, NetError>>;
 }
 
-/// The whole chain: the outermost error of reqwest says little.
+/// The innermost cause: the outermost error of reqwest says little.
 fn told(error: &dyn std::error::Error) -> NetError {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = inner.to_string();
-        cause = inner.source();
-    }
-    NetError::Http { text }
+    NetError::Http { text: client::root_of(error) }
 }
+
+/// Looks up a variable of the environment.
+pub type Variable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// See the module documentation.
 pub struct Net {
     server: Url,
     reach: Arc<Reach>,
     tls: TlsConfig,
-    /// By [`Kind`]: built at the first use, because loading certificates takes milliseconds.
-    clients: [OnceCell<Client>; 4],
+    variable: Variable,
+    /// Built at the first use, because loading certificates takes milliseconds.
+    clients: Mutex<BTreeMap<Kind, Client>>,
 }
 
 impl std::fmt::Debug for Net {
@@ -109,29 +96,23 @@ impl std::fmt::Debug for Net {
 }
 
 /// Which client a URL needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     whose: Whose,
-    route: Route,
+    scheme: String,
+    proxy: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Own,
     Other,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Route {
-    /// This machine is never asked through a proxy.
-    Direct,
-    Environment,
-}
-
 impl Net {
     /// For the server at `server`.
-    pub fn new(server: Url, reach: Reach, tls: TlsConfig) -> Self {
-        Self { server, reach: Arc::new(reach), tls, clients: Default::default() }
+    pub fn new(server: Url, reach: Reach, tls: TlsConfig, variable: Variable) -> Self {
+        Self { server, reach: Arc::new(reach), tls, variable, clients: Mutex::default() }
     }
 
     async fn run(
@@ -166,9 +147,11 @@ impl Net {
         }
         let kind = Kind {
             whose: if url.origin() == self.server.origin() { Whose::Own } else { Whose::Other },
-            route: if is_loopback(url) { Route::Direct } else { Route::Environment },
+            scheme: url.scheme().to_owned(),
+            proxy: proxy::choose(url, &*self.variable),
         };
-        self.client(kind).await?.execute(request).await.map_err(|error| told(&error))
+        let client = self.client(kind, url).await?;
+        client.execute(request).await.map_err(|error| told(&error.without_url()))
     }
 
     async fn read(&self, mut response: Response) -> Result<hyper::Response<Vec<u8>>, NetError> {
@@ -188,17 +171,17 @@ impl Net {
         builder.body(body).map_err(|error| told(&error))
     }
 
-    async fn client(&self, kind: Kind) -> Result<&Client, NetError> {
-        let index = usize::from(kind.whose == Whose::Own) * 2 + usize::from(kind.route == Route::Direct);
-        self.clients[index]
-            .get_or_try_init(|| async {
-                let (tls, reach) = (self.tls.clone(), self.reach.clone());
-                // Reads certificates.
-                tokio::task::spawn_blocking(move || build(&tls, reach, kind))
-                    .await
-                    .map_err(|error| told(&error))?
-            })
-            .await
+    async fn client(&self, kind: Kind, url: &Url) -> Result<Client, NetError> {
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(&kind) {
+            return Ok(client.clone());
+        }
+        let (tls, reach, url, wanted) = (self.tls.clone(), self.reach.clone(), url.clone(), kind.clone());
+        // Reads certificates.
+        let built = tokio::task::spawn_blocking(move || build(&tls, reach, &url, &wanted)).await;
+        let client = built.map_err(|error| told(&error))??;
+        clients.insert(kind, client.clone());
+        Ok(client)
     }
 }
 
@@ -227,62 +210,36 @@ fn same_origin_target(response: &Response) -> Option<Url> {
     (target.origin() == response.url().origin()).then_some(target)
 }
 
-fn build(tls: &TlsConfig, reach: Arc<Reach>, kind: Kind) -> Result<Client, NetError> {
-    let mut builder = Client::builder()
-        .user_agent(concat!("hermesd/", env!("CARGO_PKG_VERSION")))
-        .timeout(LIMIT)
-        .connect_timeout(CONNECT)
-        .redirect(reqwest::redirect::Policy::none())
-        .dns_resolver(Arc::new(Resolver { reach, proxies: proxies() }));
-    if kind.route == Route::Direct {
-        builder = builder.no_proxy();
-    }
-    if let Some(path) = &tls.ca_file {
-        let bundle = Certificate::from_pem_bundle(&pem(path)?).map_err(|error| told(&error))?;
-        builder = builder.tls_certs_merge(bundle);
-    }
-    if kind.whose == Whose::Own {
-        builder = builder.tls_danger_accept_invalid_certs(tls.insecure);
-        if let Some(cert) = &tls.client_cert {
-            let mut both = pem(cert)?;
-            if let Some(key) = &tls.client_key {
-                both.push(b'\n');
-                both.extend(pem(key)?);
+fn build(tls: &TlsConfig, reach: Arc<Reach>, url: &Url, kind: &Kind) -> Result<Client, NetError> {
+    let proxy = kind.proxy.as_deref();
+    let mut builder = match kind.whose {
+        Whose::Own => client::builder(tls, url, proxy)?,
+        Whose::Other => {
+            let builder = client::builder(&TlsConfig::default(), url, proxy)?;
+            match &tls.ca_file {
+                Some(path) if url.scheme() == "https" => builder.tls_certs_merge(client::authorities(path)?),
+                Some(_) | None => builder,
             }
-            builder = builder.identity(Identity::from_pem(&both).map_err(|error| told(&error))?);
         }
-    }
-    builder.build().map_err(|error| told(&error))
-}
-
-fn pem(path: &Path) -> Result<Vec<u8>, NetError> {
-    std::fs::read(path).map_err(|source| NetError::Pem { path: path.to_owned(), source })
-}
-
-/// Hosts of the proxies: where one is used, only its own name is resolved here.
-fn proxies() -> Vec<String> {
-    let host = |proxy: String| {
-        let proxy = if proxy.contains("://") { proxy } else { format!("http://{proxy}") };
-        Some(Url::parse(&proxy).ok()?.host_str()?.to_ascii_lowercase())
     };
-    PROXIES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(host).collect()
+    if kind.proxy.is_none() {
+        // Through a proxy only the proxy's own name is resolved here.
+        builder = builder.dns_resolver(Arc::new(Resolver { reach }));
+    }
+    builder.timeout(LIMIT).build().map_err(|error| told(&error))
 }
 
 /// The system's resolver, without the addresses that may not be called.
 struct Resolver {
     reach: Arc<Reach>,
-    proxies: Vec<String>,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let host = name.as_str().to_ascii_lowercase();
-        let reach = (!self.proxies.contains(&host)).then(|| self.reach.clone());
+        let (host, reach) = (name.as_str().to_ascii_lowercase(), self.reach.clone());
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
-            let allowed: Vec<_> = found
-                .filter(|at| reach.as_ref().is_none_or(|reach| reach.allows_address(&host, at.ip())))
-                .collect();
+            let allowed: Vec<_> = found.filter(|at| reach.allows_address(&host, at.ip())).collect();
             if allowed.is_empty() {
                 return Err(Box::new(NetError::Inside { host }) as Box<dyn std::error::Error + Send + Sync>);
             }

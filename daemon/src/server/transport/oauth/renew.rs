@@ -66,7 +66,9 @@ impl Auth for Bearer {
             let account = &self.0;
             match account.after(refusal).await {
                 Ok(()) => Next::Retry,
-                Err(trouble) => Next::NeedsAuth { action: account.action(&trouble) },
+                Err(Trouble::NeedsLogin { why }) => Next::NeedsAuth { action: account.action(&why) },
+                Err(Trouble::NeedsRights { why }) => Next::Forbidden { action: account.action(&why) },
+                Err(Trouble::Later { why }) => Next::Later { reason: why },
             }
         })
     }
@@ -74,20 +76,15 @@ impl Auth for Bearer {
 
 impl Account {
     /// One sentence with the action.
-    pub(super) fn action(&self, trouble: &Trouble) -> String {
-        match trouble {
-            Trouble::NeedsLogin { why } => format!("{why}: run `hermesctl mcp login {}`", self.server),
-            Trouble::Later { why } => format!("{why}; it is tried again with the next use"),
-        }
+    pub(super) fn action(&self, why: &str) -> String {
+        format!("{why}: run `hermesctl mcp login {}`", self.server)
     }
 
     async fn after(self: &Arc<Self>, refusal: Refusal) -> Result<(), Trouble> {
         let mut state = self.state().await;
         let demand = Demand::of(&refusal.challenges);
-        let wants_more = refusal.status == 403;
-        if wants_more && !demand.wants_more() {
-            return Err(Trouble::NeedsLogin { why: "the server refuses this login (403)".to_owned() });
-        }
+        // Some say 403 where they mean that the token is void.
+        let wants_more = refusal.status == 403 && demand.error.as_deref() != Some("invalid_token");
         self.look(&mut state, Look::Now).await;
         let current = state.tokens.as_ref().map(Tokens::header);
         if current.is_some() && current != refusal.sent {
@@ -96,8 +93,11 @@ impl Account {
         }
         state.demand = demand;
         if wants_more {
-            let scopes = state.demand.scopes.join(" ");
-            return Err(Trouble::NeedsLogin { why: format!("the server wants the rights `{scopes}`") });
+            let why = match state.demand.wants_more() {
+                true => format!("the server wants the rights `{}`", state.demand.scopes.join(" ")),
+                false => "the server says that this login may not do that (403)".to_owned(),
+            };
+            return Err(Trouble::NeedsRights { why });
         }
         let useless = state.unproven.as_ref().is_some_and(|(token, at)| {
             state.tokens.as_ref().is_some_and(|tokens| tokens.access == *token)

@@ -158,6 +158,7 @@ fn account_with(home: &Path, fake: &Fake, url: &str, oauth: OauthConfig) -> Arc<
         tasks: TaskGroup::new(),
         masks: Arc::new(|_, _| {}),
         clock: Arc::new(|| NOW),
+        variable: Arc::new(|_| None),
     };
     Account::new(ServerName::new("s"), &config, place(fake, url), around)
 }
@@ -170,7 +171,7 @@ fn http_config(url: &str) -> HttpConfig {
     HttpConfig {
         url: url.to_owned(),
         headers: BTreeMap::new(),
-        legacy_sse: false,
+        kind: crate::config::RemoteKind::Auto,
         oauth: None,
         tls: TlsConfig::default(),
         allow_insecure: false,
@@ -577,7 +578,7 @@ async fn more_rights_are_asked_for_together_with_the_old_ones_and_not_for_ever()
     let mut logins = 0;
     let error = loop {
         let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\"";
-        let Next::NeedsAuth { action } = refused(&account, 403, challenge, &sent).await else {
+        let Next::Forbidden { action } = refused(&account, 403, challenge, &sent).await else {
             panic!("retried")
         };
         assert!(action.contains("`write`") && action.contains("mcp login s"), "{action}");

@@ -66,7 +66,10 @@ impl Open {
 pub(super) enum Mode {
     Streamable,
     /// HTTP+SSE; `endpoint` once the server has named it, `instead_of` the refusal that led here.
-    Legacy { endpoint: Option<Url>, instead_of: Option<HttpRefusal> },
+    Legacy {
+        endpoint: Option<Url>,
+        instead_of: Option<HttpRefusal>,
+    },
 }
 
 impl Mode {
@@ -113,11 +116,13 @@ impl RemoteWire {
         };
         let line = Bytes::from(line);
         self.bytes += line.len();
-        self.open.insert(
-            id,
-            Open { method, line, about, written: Written::default(), resent: 0, abort: None },
-        );
-        if self.mode.is_open() && (opens || self.gate == Gate::Open) { self.launch(id) } else { self.held.push(id) }
+        self.open
+            .insert(id, Open { method, line, about, written: Written::default(), resent: 0, abort: None });
+        if self.mode.is_open() && (opens || self.gate == Gate::Open) {
+            self.launch(id)
+        } else {
+            self.held.push(id)
+        }
     }
 
     /// The headers that say what a request is about (2026-07-28).
@@ -148,11 +153,11 @@ impl RemoteWire {
         };
         headers.extend(open.about.clone());
         let resume = (self.session.may_resume() && opens == Opens::Nothing).then(|| self.session.headers());
-        let ask = Ask { to: self.mode.target(), ..Ask::post(open.line.clone(), headers, open.written.clone()) };
+        let ask =
+            Ask { to: self.mode.target(), ..Ask::post(open.line.clone(), headers, open.written.clone()) };
         let post = Post { id: Some(id), ask, resume, opens };
         let ticket = Ticket::Request { id, epoch: self.session.epoch() };
-        let flight =
-            exchange(self.remote.link.clone(), self.core.stats.clone(), post, self.heard_in.clone());
+        let flight = exchange(self.remote.link.clone(), self.core.stats.clone(), post, self.heard_in.clone());
         let (abort, registration) = AbortHandle::new_pair();
         self.flights.push(Box::pin(async move {
             // Given up: whoever did that has settled everything.
@@ -201,8 +206,7 @@ impl RemoteWire {
         let headers = self.session.headers();
         let ask = Ask { to: self.mode.target(), ..Ask::post(Bytes::from(line), headers, written) };
         let post = Post { id: None, ask, resume: None, opens: Opens::Nothing };
-        let flight =
-            exchange(self.remote.link.clone(), self.core.stats.clone(), post, self.heard_in.clone());
+        let flight = exchange(self.remote.link.clone(), self.core.stats.clone(), post, self.heard_in.clone());
         self.flights.push(Box::pin(async move {
             let late = Ended::Failed(SendError::Broken("not taken in time".to_owned()));
             (ticket, tokio::time::timeout(TAKEN_WITHIN, flight).await.unwrap_or(late))

@@ -109,7 +109,8 @@ impl RemoteWire {
         stop: CancellationToken,
         tasks: &TaskGroup,
     ) -> (WireHandle, JoinHandle<EndReason>) {
-        let (handle, Ends { orders, gone, stats }) = WireHandle::new(generation, limits.orders, Carrier::Http);
+        let (handle, Ends { orders, gone, stats }) =
+            WireHandle::new(generation, limits.orders, Carrier::Http);
         let (heard_in, heard) = mpsc::channel(HEARD);
         let mode = if remote.kind == RemoteKind::Sse { Mode::legacy(None) } else { Mode::Streamable };
         let wire = Self {

@@ -144,7 +144,10 @@ impl RemoteWire {
     }
 
     pub(super) fn renewed(&mut self, renewed: Renewed) {
-        tracing::info!(at = self.remote.link.shown(), "the server had forgotten the session; a new one is open");
+        tracing::info!(
+            at = self.remote.link.shown(),
+            "the server had forgotten the session; a new one is open"
+        );
         self.session.epoch += 1;
         self.session.fruitless += 1;
         self.session.opened(renewed.id);
@@ -168,7 +171,10 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     let mut answered = false;
     let mut note = |heard: Heard, answered: &mut bool| match heard {
         Heard::Session(id) => renewed.id = id,
-        Heard::Message { message: Inbound::Answer { id: Some(RENEWAL_ID), body: Body::Result(result), .. }, .. } => {
+        Heard::Message {
+            message: Inbound::Answer { id: Some(RENEWAL_ID), body: Body::Result(result), .. },
+            ..
+        } => {
             let offered = Members::parse(&result).ok();
             renewed.revision = offered.and_then(|members| era::known(&members.text("protocolVersion")?));
             *answered = true;
@@ -187,7 +193,9 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     }
     match ended {
         Ended::Answered if answered => {}
-        Ended::Failed(SendError::NeedsAuth { action }) => return Err(EndReason::NeedsAuth(action)),
+        Ended::Failed(SendError::NeedsAuth { action } | SendError::Forbidden { action }) => {
+            return Err(EndReason::NeedsAuth(action));
+        }
         Ended::Failed(error) => return Err(lost(error.to_string())),
         Ended::Refused(refusal) => return Err(lost(refusal.to_string())),
         Ended::Answered | Ended::Accepted | Ended::SessionGone => {
@@ -197,7 +205,11 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     let mut headers = HeaderMap::new();
     headers.extend(renewed.id.clone().map(|id| (names::SESSION, id)));
     headers.extend(renewed.revision.and_then(|revision| header(names::REVISION, revision)));
-    let ask = Ask::post(Bytes::from(notification_line("notifications/initialized", None)), headers, Written::default());
+    let ask = Ask::post(
+        Bytes::from(notification_line("notifications/initialized", None)),
+        headers,
+        Written::default(),
+    );
     let (quiet, _) = mpsc::channel(1);
     // Whatever it says: the requests that follow will show whether the session is good.
     exchange(link, stats, Post { id: None, ask, resume: None, opens: Opens::Nothing }, quiet).await;
