@@ -27,6 +27,7 @@ mod life_reload;
 mod life_start;
 mod listing;
 mod namespaces;
+mod oauth;
 mod progress;
 mod relay;
 mod remote_http;

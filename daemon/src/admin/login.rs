@@ -2,8 +2,10 @@
 
 use super::convert::millis;
 use super::service::Inner;
+use crate::catalog::snapshot::Catalog;
 use crate::config::{HttpConfig, ServerConfig, ServerEntry, TransportConfig};
 use crate::names::ServerName;
+use crate::server::handle::ServerHandle;
 use crate::server::lifecycle::Drain;
 use crate::server::transport::oauth::PasteError;
 use crate::server::transport::oauth::login::LoginState;
@@ -19,6 +21,8 @@ use tonic::Status;
 
 /// How long the start after a login is waited for before the login is called done anyway.
 const START_WAIT: Duration = Duration::from_secs(30);
+/// How long the catalogue may take to show the tools of a server that just started.
+const SHOWN_WAIT: Duration = Duration::from_secs(2);
 /// How long the server may take to notice that its login is gone.
 const LOGOUT_WAIT: Duration = Duration::from_secs(5);
 
@@ -104,6 +108,7 @@ async fn event(inner: &Inner, name: &ServerName, state: &LoginState) -> pb::Logi
             if let Some(handle) = &handle {
                 // Whether it worked is in the status that follows.
                 let _ = handle.start(Instant::now() + START_WAIT).await;
+                shown(inner, handle).await;
             }
             pb::LoginEvent {
                 scopes: scopes.clone(),
@@ -114,6 +119,20 @@ async fn event(inner: &Inner, name: &ServerName, state: &LoginState) -> pb::Logi
         LoginState::Failed { why, hint } => {
             pb::LoginEvent { message: inner.mask()(why), hint: hint.clone(), ..of(pb::LoginStep::Failed) }
         }
+    }
+}
+
+/// Waits until the tools that were learned a moment ago are in the catalogue that everybody sees.
+async fn shown(inner: &Inner, handle: &ServerHandle) {
+    let listed = handle.status().borrow().listing.as_ref().is_some_and(|listing| !listing.tools.is_empty());
+    if listed {
+        let mut catalog = inner.catalog.clone();
+        let known = |catalog: &Arc<Catalog>| {
+            let notes = catalog.notes().get(handle.name());
+            notes.is_some_and(|notes| notes.visible + notes.hidden + notes.withheld > 0)
+        };
+        // All of them may be unusable; then there is nothing to wait for.
+        let _ = tokio::time::timeout(SHOWN_WAIT, catalog.wait_for(known)).await;
     }
 }
 
