@@ -31,6 +31,8 @@ mod oauth;
 mod progress;
 mod relay;
 mod remote_http;
+mod remote_origin;
+mod remote_sse;
 mod schema;
 mod service;
 mod shim;

@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub mod breaker;
 pub mod diagnose;
 pub mod environment;
+pub mod failure;
 pub mod gate;
 pub mod handle;
 pub mod handshake;

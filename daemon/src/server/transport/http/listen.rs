@@ -11,6 +11,7 @@ use super::link::{Ask, Link, Login};
 use super::names;
 use reqwest::header::{HeaderMap, HeaderValue};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -27,11 +28,21 @@ const CAP: Duration = Duration::from_secs(60);
 /// A stream that lasted this long was a good one.
 const GOOD: Duration = Duration::from_secs(20);
 
+/// Whether the stream is open now. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Opened(Arc<AtomicBool>);
+
+impl Opened {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Listens for as long as it is polled.
 ///
 /// # Cancel safety
 /// Dropping the future closes the stream.
-pub(crate) async fn listen(link: Arc<Link>, headers: HeaderMap, heard: mpsc::Sender<Heard>) {
+pub(crate) async fn listen(link: Arc<Link>, headers: HeaderMap, heard: mpsc::Sender<Heard>, open: Opened) {
     let mut wait = FIRST;
     let mut last_id: Option<String> = None;
     loop {
@@ -43,7 +54,9 @@ pub(crate) async fn listen(link: Arc<Link>, headers: HeaderMap, heard: mpsc::Sen
             Ok(response) if response.status().is_success() && media(&response) == Media::Events => {
                 let opened = Instant::now();
                 let mut events = Events::of(response, link.max_body);
+                open.0.store(true, Ordering::Relaxed);
                 let spoke = follow(&mut events, &heard).await;
+                open.0.store(false, Ordering::Relaxed);
                 last_id = events.last_id.clone().or(last_id);
                 if spoke || opened.elapsed() >= GOOD {
                     wait = FIRST;

@@ -43,7 +43,7 @@ impl RemoteWire {
                 self.finish_with(id, Err(WireError::Malformed));
             }
             // The answer comes on another stream, if there is one.
-            Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listening.is_some() => {}
+            Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listens.is_set() => {}
             Ended::Accepted => {
                 let text = "no body where an answer was due".to_owned();
                 let refusal =

@@ -18,7 +18,7 @@ use crate::config::RemoteKind;
 use crate::names::Generation;
 use crate::server::transport::http::exchange::{Ended, Heard};
 use crate::server::transport::http::link::Link;
-use crate::server::transport::http::listen;
+use crate::server::transport::http::listen::{self, Opened};
 use crate::server::transport::http::sse::{self, StreamEnd};
 use crate::tasks::TaskGroup;
 use flight::{Flights, Mode, Open, Ticket};
@@ -79,6 +79,8 @@ pub struct RemoteWire {
     renewal: Option<BoxFuture<'static, Result<Renewed, EndReason>>>,
     /// What the server says on its own.
     listening: Option<BoxFuture<'static, ()>>,
+    /// Whether it could say something now.
+    listens: Opened,
     /// The one stream of a legacy server.
     stream: Option<BoxFuture<'static, StreamEnd>>,
     /// Why the connection ends as soon as nothing is open.
@@ -130,6 +132,7 @@ impl RemoteWire {
             session: Session::default(),
             renewal: None,
             listening: None,
+            listens: Opened::default(),
             stream: None,
             ending: None,
         };
@@ -320,11 +323,12 @@ impl RemoteWire {
     }
 
     fn listen(&mut self) {
+        self.listens = Opened::default();
         self.listening = match self.mode {
             Mode::Streamable if self.session.may_listen() => {
                 let headers = self.session.headers();
                 let (link, heard) = (self.remote.link.clone(), self.heard_in.clone());
-                Some(Box::pin(listen::listen(link, headers, heard)))
+                Some(Box::pin(listen::listen(link, headers, heard, self.listens.clone())))
             }
             Mode::Streamable | Mode::Legacy { .. } => None,
         };
