@@ -5,6 +5,7 @@ use hermes_tests::{Shim, World};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 const READ: [&str; 5] =
     ["conversations_list", "conversation_get", "messages_read", "attachments_fetch", "channels_list"];
@@ -23,13 +24,29 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn recorded() -> World {
+/// Runs `tests/foreign/statedb.py VERB HOME...` and gives what it printed.
+#[track_caller]
+pub(crate) fn foreign(w: &World, args: &[&str]) -> String {
+    let output = foreign_command(w, args).output().expect("python3 is needed for these tests");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(crate) fn foreign_command(w: &World, args: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("foreign/statedb.py");
+    command.arg(script).arg(args[0]).arg(w.home()).args(&args[1..]).current_dir(w.path());
+    command
+}
+
+pub(crate) fn recorded() -> World {
     let w = world().env("TZ", "UTC");
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/hermes-home"), &w.home());
     w
 }
 
-fn client(w: &World) -> Shim {
+pub(crate) fn client(w: &World) -> Shim {
     let mut shim = w.shim();
     shim.initialize();
     shim

@@ -6,6 +6,7 @@
 pub mod census;
 pub mod ctl;
 pub mod daemon;
+pub mod foreign;
 pub mod http;
 pub mod journal;
 pub mod oauth;
@@ -16,6 +17,7 @@ pub mod world;
 
 pub use ctl::Ran;
 pub use daemon::{Daemon, kill};
+pub use foreign::ForeignWriter;
 pub use http::{Answer, Got, HttpFake, plain, plain_server};
 pub use journal::Journal;
 pub use oauth::{OauthFake, browse, get};

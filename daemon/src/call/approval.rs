@@ -288,6 +288,7 @@ impl CallPath {
         let mut body = ObjectWriter::default();
         body.string("type", "approval_resolved").string("session_key", "").string("approval_id", id);
         body.string("decision", decision.word());
+        body.string("server", bound.server.as_str()).string("tool", bound.tool.as_str());
         self.tell("approval_resolved", body.finish()).await;
         Ok(outcome)
     }
@@ -334,6 +335,7 @@ impl CallPath {
         metrics.event(kind);
         let event = NewEvent {
             at: UnixMs::at(SystemTime::now()),
+            kind,
             session_key: String::new(),
             body: body.get().to_owned(),
         };

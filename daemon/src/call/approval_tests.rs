@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 struct Rig {
     path: CallPath,
@@ -49,6 +50,7 @@ fn rig(timeout: Duration) -> Rig {
         redactor: watch::channel(Arc::new(Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain))).1,
         metrics: Metrics::new("0", SystemTime::now(), None),
         stats: Stats::default(),
+        stopping: CancellationToken::new(),
         store,
     });
     let identity = store::Caller {
@@ -59,7 +61,7 @@ fn rig(timeout: Duration) -> Rig {
         name: Some("c".into()),
         version: None,
     };
-    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity) };
+    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity), hearer: None };
     Rig { path, config, caller, _dir: dir }
 }
 

@@ -60,12 +60,19 @@ fn list(path: &CallPath, caller: &Caller) -> Value {
 
 async fn respond(path: &CallPath, caller: &Caller, call: &ToolCall) -> Result<Value, String> {
     let arguments: Value = serde_json::from_str(call.upstream.arguments_text()).unwrap_or(Value::Null);
-    let word = |name: &str| match &arguments[name] {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        _ => Err(format!("invalid arguments for permissions_respond: `{name}` must be a text")),
+    let mut mistakes = Vec::new();
+    let mut word = |name: &str| match &arguments[name] {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => {
+            mistakes.push(format!("`{name}` is required and must be a string"));
+            String::new()
+        }
     };
-    let (id, decision) = (word("id")?, word("decision")?);
+    let (id, decision) = (word("id"), word("decision"));
+    if !mistakes.is_empty() {
+        return Err(format!("invalid arguments for permissions_respond: {}", mistakes.join("; ")));
+    }
     let decided = Decision::named(&decision)
         .ok_or_else(|| format!("Invalid decision: {decision}. Must be allow-once, allow-always, or deny"))?;
     let visible = |(number, open): &(u64, crate::policy::approvals::Open)| {

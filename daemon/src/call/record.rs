@@ -65,7 +65,9 @@ impl<'a> Record<'a> {
         // Names and URIs of these are endless; they count together.
         let counted = match tool.kind {
             ItemKind::Tool | ItemKind::Utility(_) => raw.clone(),
-            ItemKind::Resource | ItemKind::Prompt | ItemKind::Completion => RawTool::new(method),
+            ItemKind::Resource | ItemKind::Subscription | ItemKind::Prompt | ItemKind::Completion => {
+                RawTool::new(method)
+            }
         };
         Self {
             path,

@@ -82,6 +82,82 @@ impl Arguments {
         }
     }
 
+    /// Yes or no; absent and null mean no.
+    pub(super) fn flag(&mut self, name: &str) -> bool {
+        match self.members.get(name) {
+            None | Some(Value::Null) => false,
+            Some(given) => truth(given).unwrap_or_else(|| {
+                self.mistakes.push(format!("`{name}` must be true or false, got {}", shown(given)));
+                false
+            }),
+        }
+    }
+
+    /// The id of a message, as a text or a number; absent, null and the empty text mean none.
+    pub(super) fn message_id(&mut self, name: &str) -> Option<i64> {
+        let given = match self.members.get(name) {
+            None | Some(Value::Null) => return None,
+            Some(Value::String(text)) if text.is_empty() => return None,
+            Some(given) => given,
+        };
+        let id = if given.is_boolean() { None } else { whole(given) };
+        if id.is_none() {
+            let mistake = format!(
+                "`{name}` must be the id of a message, as messages_read gives it, got {}",
+                shown(given)
+            );
+            self.mistakes.push(mistake);
+        }
+        id
+    }
+
+    /// Words of a list, or of a text with commas; absent, null and empty mean none.
+    pub(super) fn words(&mut self, name: &str, known: &[&'static str]) -> Vec<&'static str> {
+        let given: Vec<Value> = match self.members.get(name) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => items.clone(),
+            Some(Value::String(text)) => {
+                text.split(',').filter(|word| !word.trim().is_empty()).map(Value::from).collect()
+            }
+            Some(other) => vec![other.clone()],
+        };
+        let word = |value: &Value| {
+            let text = value.as_str()?.trim();
+            known.iter().copied().find(|word| word.eq_ignore_ascii_case(text))
+        };
+        let mut words = Vec::new();
+        for value in &given {
+            match word(value) {
+                Some(word) => words.push(word),
+                None => {
+                    let known = known.join(", ");
+                    self.mistakes.push(format!("`{name}` takes {known}, got {}", shown(value)));
+                }
+            }
+        }
+        words
+    }
+
+    /// Epoch seconds, as a number or a text that `read` understands; absent, null and the empty text mean none.
+    pub(super) fn time(&mut self, name: &str, read: impl FnOnce(&str) -> Option<f64>) -> Option<f64> {
+        let given = self.members.get(name)?;
+        let time = match given {
+            Value::Null => return None,
+            Value::String(text) if text.trim().is_empty() => return None,
+            Value::String(text) => text.trim().parse().ok().or_else(|| read(text.trim())),
+            Value::Number(number) => number.as_f64(),
+            Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let time = time.filter(|time| time.is_finite());
+        if time.is_none() {
+            self.mistakes.push(format!(
+                "`{name}` must be a time like 2026-05-17T08:00:00 or seconds since 1970, got {}",
+                shown(given)
+            ));
+        }
+        time
+    }
+
     /// Ends reading.
     /// # Errors
     /// [`ArgumentError`] with every mistake, if there was one.
@@ -97,6 +173,23 @@ fn shown(value: &Value) -> String {
     match json.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &json[..end]),
         None => json,
+    }
+}
+
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(_) => whole(value).and_then(|number| match number {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }),
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Some(true),
+            "false" | "0" | "no" | "off" => Some(false),
+            _ => None,
+        },
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -200,6 +293,68 @@ mod tests {
         assert!(Arguments::parse(None).done().is_ok());
         assert!(arguments("null").done().is_ok());
         assert!(arguments("[]").done().is_err());
+    }
+
+    fn mistake(arguments: Arguments) -> String {
+        arguments.done().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn flags_are_read_as_loosely_as_numbers() {
+        for (json, expected) in
+            [("true", true), ("\"Yes\"", true), ("1", true), ("0.0", false), ("null", false)]
+        {
+            let mut given = arguments(&format!("{{\"full\": {json}}}"));
+            assert_eq!((given.flag("full"), given.done().is_ok()), (expected, true), "{json}");
+        }
+        let mut odd = arguments("{\"full\": \"maybe\"}");
+        assert!(!odd.flag("full"));
+        assert_eq!(mistake(odd), "`full` must be true or false, got \"maybe\"");
+    }
+
+    #[test]
+    fn message_ids_are_texts_or_numbers() {
+        for (json, expected) in [("\"17\"", Some(17)), ("17", Some(17)), ("\"\"", None), ("null", None)] {
+            let mut given = arguments(&format!("{{\"before\": {json}}}"));
+            assert_eq!((given.message_id("before"), given.done().is_ok()), (expected, true), "{json}");
+        }
+        for json in ["\"newest\"", "1.5", "true", "[]"] {
+            let mut odd = arguments(&format!("{{\"before\": {json}}}"));
+            assert_eq!(odd.message_id("before"), None);
+            assert!(mistake(odd).starts_with("`before` must be the id of a message"), "{json}");
+        }
+    }
+
+    #[test]
+    fn words_come_as_a_list_or_with_commas_and_unknown_ones_are_named_with_the_known() {
+        let known = ["user", "tool"];
+        for json in ["[\"user\", \"tool\"]", "\"User, tool\""] {
+            let mut given = arguments(&format!("{{\"roles\": {json}}}"));
+            assert_eq!(given.words("roles", &known), known, "{json}");
+            assert!(given.done().is_ok());
+        }
+        for json in ["[]", "\"\"", "null"] {
+            assert!(arguments(&format!("{{\"roles\": {json}}}")).words("roles", &known).is_empty());
+        }
+        let mut odd = arguments("{\"roles\": [\"robot\", 5]}");
+        odd.words("roles", &known);
+        assert_eq!(mistake(odd), "`roles` takes user, tool, got \"robot\"; `roles` takes user, tool, got 5");
+    }
+
+    #[test]
+    fn times_are_numbers_or_what_the_reader_of_texts_understands() {
+        let read = |text: &str| (text == "noon").then_some(7.0);
+        for (json, expected) in
+            [("5.5", Some(5.5)), ("\"5.5\"", Some(5.5)), ("\"noon\"", Some(7.0)), ("\" \"", None)]
+        {
+            let mut given = arguments(&format!("{{\"at\": {json}}}"));
+            assert_eq!((given.time("at", read), given.done().is_ok()), (expected, true), "{json}");
+        }
+        for json in ["\"nan\"", "\"soon\"", "true"] {
+            let mut odd = arguments(&format!("{{\"at\": {json}}}"));
+            assert_eq!(odd.time("at", read), None, "{json}");
+            assert!(mistake(odd).starts_with("`at` must be a time like"), "{json}");
+        }
     }
 
     proptest! {

@@ -4,6 +4,8 @@
 //! bytes never change while the daemon runs. Limits are in the descriptions only, since a value
 //! outside is moved to the nearer end and not refused.
 
+use super::events::Kind;
+use super::messages::Role;
 use super::tools::Tool as Name;
 use crate::names::RawTool;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -87,7 +89,8 @@ fn words(name: Name) -> (&'static str, &'static str) {
         Name::MessagesRead => (
             "Read messages",
             "Reads the newest messages of a conversation, oldest first, as the people in it and the assistant wrote \
-             them. A text is cut after 2000 characters; total_in_session says how many messages there are in all.",
+             them. A text is cut after 2000 characters and then marked with truncated; full gives it whole. \
+             total_in_session says how many messages there are in all; before and after turn pages.",
         ),
         Name::AttachmentsFetch => (
             "List attachments",
@@ -96,12 +99,13 @@ fn words(name: Name) -> (&'static str, &'static str) {
         ),
         Name::EventsPoll => (
             "Poll events",
-            "Returns at once what happened after a cursor: new messages, approvals asked for, approvals decided. \
-             Pass next_cursor as after_cursor the next time.",
+            "Returns at once what happened after a cursor: new messages, messages taken back, approvals asked for and \
+             decided. Pass next_cursor as after_cursor the next time.",
         ),
         Name::EventsWait => (
             "Wait for an event",
-            "Waits until something happens after a cursor and returns that one event, or says that the time is over.",
+            "Waits until something happens after a cursor and returns that one event, or says that the time is over. Pass \
+             next_cursor as after_cursor the next time; begin with latest_cursor of events_poll.",
         ),
         Name::MessagesSend => (
             "Send a message",
@@ -129,16 +133,43 @@ fn input_schema(name: Name) -> Value {
                 "platform": optional_text("Only this platform, for example telegram or slack; case does not matter."),
                 "limit": whole(50, "Longest list, 1 to 200."),
                 "search": optional_text("Only conversations with this text in their names or key."),
+                "active_since": {
+                    "anyOf": [{ "type": "string" }, { "type": "number" }, { "type": "null" }], "default": null,
+                    "description": "Only conversations used then or later: a time like 2026-05-17T08:00:00 (local) or seconds since 1970.",
+                },
+                "include_local": flag("Also sessions without a chat of their own: command line, ended and continued ones."),
             }),
             &[],
         ),
-        Name::ConversationGet => object(json!({ "session_key": text(SESSION_KEY) }), &["session_key"]),
+        Name::ConversationGet => object(
+            json!({ "session_key": text(SESSION_KEY), "include_local": flag(LOCAL) }),
+            &["session_key"],
+        ),
         Name::MessagesRead => object(
-            json!({ "session_key": text(SESSION_KEY), "limit": whole(50, "How many of the newest messages, 1 to 200.") }),
+            json!({
+                "session_key": text(SESSION_KEY),
+                "limit": whole(50, "How many messages, 1 to 200."),
+                "before": message_id("Only messages before this one: the page before the one that you have."),
+                "after": message_id("Only messages after this one, the oldest of them first: the page after the one that you have."),
+                "roles": {
+                    "anyOf": [
+                        { "type": "array", "items": { "type": "string", "enum": Role::ALL.map(Role::word) } },
+                        { "type": "null" },
+                    ],
+                    "default": null,
+                    "description": "Only messages of these; user and assistant if not given.",
+                },
+                "full": flag("Whole texts, and messages that have attachments and no text."),
+                "include_local": flag(LOCAL),
+            }),
             &["session_key"],
         ),
         Name::AttachmentsFetch => object(
-            json!({ "session_key": text(SESSION_KEY), "message_id": text("The id of a message, from messages_read.") }),
+            json!({
+                "session_key": text(SESSION_KEY),
+                "message_id": text("The id of a message, from messages_read."),
+                "include_local": flag(LOCAL),
+            }),
             &["session_key", "message_id"],
         ),
         Name::EventsPoll => object(
@@ -146,6 +177,7 @@ fn input_schema(name: Name) -> Value {
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
                 "limit": whole(20, "Longest list, 1 to 200."),
+                "kinds": kinds(),
             }),
             &[],
         ),
@@ -154,6 +186,7 @@ fn input_schema(name: Name) -> Value {
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
                 "timeout_ms": whole(30_000, "Longest wait in milliseconds, 0 to 300000."),
+                "kinds": kinds(),
             }),
             &[],
         ),
@@ -178,6 +211,8 @@ fn input_schema(name: Name) -> Value {
     }
 }
 
+const LOCAL: &str =
+    "Whether session_key may be that of a single session, as conversations_list gives it with include_local.";
 const SESSION_KEY: &str = "The session_key of a conversation, from conversations_list.";
 
 /// The object of a success, or the object with `error` that goes with `isError`.
@@ -203,13 +238,22 @@ fn output_schema(name: Name) -> Value {
         })),
         Name::MessagesRead => {
             let fields = json!({
-                "id": string, "role": { "type": "string", "enum": ["user", "assistant"] }, "content": string,
+                "id": string, "role": { "type": "string", "enum": Role::ALL.map(Role::word) }, "content": string,
                 "timestamp": { "type": ["number", "string", "null"], "description": "Seconds since 1970." },
             });
-            let messages = list_of(whole_object(fields));
-            answer(
+            let mut message = whole_object(fields);
+            message["properties"]["truncated"] = json!({ "const": true, "description": "The text was cut." });
+            message["properties"]["attachments"] =
+                json!({ "type": "integer", "description": "How many there are; with full." });
+            let messages = list_of(message);
+            let mut answer = answer(
                 json!({ "session_key": string, "count": whole, "total_in_session": whole, "messages": messages }),
-            )
+            );
+            answer["properties"]["more"] = json!({
+                "type": "boolean",
+                "description": "Whether there are further messages in the direction of reading; with any argument but limit.",
+            });
+            answer
         }
         Name::AttachmentsFetch => {
             let item = json!({
@@ -219,8 +263,17 @@ fn output_schema(name: Name) -> Value {
             });
             answer(json!({ "message_id": string, "count": whole, "attachments": list_of(item) }))
         }
-        Name::EventsPoll => answer(json!({ "events": list, "next_cursor": whole })),
-        Name::EventsWait => answer(json!({ "event": { "type": ["object", "null"] } })),
+        Name::EventsPoll => {
+            let mut fields = cursors();
+            fields["events"] = list_of(event());
+            with_marks(answer(fields))
+        }
+        Name::EventsWait => {
+            let mut fields = cursors();
+            let none = json!({ "type": "null" });
+            fields["event"] = json!({ "anyOf": [event(), none] });
+            with_marks(answer(fields))
+        }
         Name::MessagesSend => answer(json!({ "success": { "type": "boolean" } })),
         Name::ChannelsList => {
             let fields =
@@ -232,6 +285,49 @@ fn output_schema(name: Name) -> Value {
             answer(json!({ "resolved": { "type": "boolean" }, "approval_id": string, "decision": string }))
         }
     }
+}
+
+/// Where an answer of the event log stands in it.
+fn cursors() -> Value {
+    let cursor = |text: &str| json!({ "type": "integer", "description": text });
+    json!({
+        "next_cursor": cursor("Pass this as after_cursor the next time."),
+        "oldest_cursor": cursor("The oldest event kept."),
+        "latest_cursor": cursor("The newest event there ever was."),
+    })
+}
+
+/// What an answer of the event log may say besides.
+fn with_marks(mut schema: Value) -> Value {
+    let mark = |text: &str| json!({ "type": "boolean", "description": text });
+    schema["properties"]["gap"] =
+        mark("Events after after_cursor are no longer kept: read the conversations again.");
+    schema["properties"]["reset"] = mark("after_cursor is of another log: go on from next_cursor.");
+    schema["properties"]["reason"] = json!({ "type": "string", "description": "Why there is no event: timeout, reset, or restart (ask again)." });
+    schema
+}
+
+fn event() -> Value {
+    let string = json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "properties": {
+            "cursor": { "type": "integer" },
+            "type": { "type": "string", "enum": Kind::ALL.map(Kind::word) },
+            "session_key": string, "role": string, "content": string, "timestamp": string, "message_id": string,
+            "truncated": { "type": "boolean" }, "removed": { "type": "integer" }, "reason": string,
+            "approval_id": string, "decision": string, "server": string, "tool": string,
+        },
+        "required": ["cursor", "type", "session_key"],
+    })
+}
+
+fn kinds() -> Value {
+    json!({
+        "anyOf": [{ "type": "array", "items": { "type": "string", "enum": Kind::ALL.map(Kind::word) } }, { "type": "null" }],
+        "default": null,
+        "description": "Only events of these kinds; gap markers come in any case.",
+    })
 }
 
 /// Clients check structured content even of errors, so the schema has room for both.
@@ -268,6 +364,14 @@ fn text(description: &str) -> Value {
 
 fn optional_text(description: &str) -> Value {
     json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null, "description": description })
+}
+
+fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "default": false, "description": description })
+}
+
+fn message_id(description: &str) -> Value {
+    json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }, { "type": "null" }], "default": null, "description": description })
 }
 
 fn whole(default: i64, description: &str) -> Value {

@@ -48,7 +48,57 @@ impl Tokens {
     }
 }
 
-/// One row of `sessions` that carries a session key. Times are epoch seconds.
+/// What a session key starts with that stands for one session of state.db, with or without a chat.
+pub(super) const LOCAL_KEY: &str = "session:";
+
+/// What of a row of `sessions` decides about its place in a list. Times are epoch seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Head {
+    pub(super) rowid: i64,
+    pub(super) session_key: String,
+    pub(super) id: String,
+    pub(super) source: String,
+    pub(super) started_at: Option<f64>,
+    pub(super) last_activity_at: Option<f64>,
+    pub(super) newest_message_at: Option<f64>,
+}
+
+impl Head {
+    fn recency(&self) -> Option<f64> {
+        recency(self.started_at, self.last_activity_at, self.newest_message_at)
+    }
+}
+
+/// The later of the noted activity, which lags, and the newest message; else the start.
+fn recency(started: Option<f64>, noted: Option<f64>, newest: Option<f64>) -> Option<f64> {
+    match (noted, newest) {
+        (Some(noted), Some(newest)) => Some(noted.max(newest)),
+        (one, other) => one.or(other),
+    }
+    .filter(|at| *at > 0.0)
+    .or(started)
+}
+
+/// The newest session of each key, most recently used first; equal ones in the order of their start,
+/// newest first.
+pub(super) fn newest_of_each_key(mut heads: Vec<Head>) -> Vec<Head> {
+    let started = |head: &Head| head.started_at.unwrap_or(f64::MIN);
+    heads.sort_by(|a, b| started(b).total_cmp(&started(a)).then(b.rowid.cmp(&a.rowid)));
+    let mut seen = HashSet::with_capacity(heads.len());
+    let first: Vec<bool> = heads.iter().map(|head| seen.insert(head.session_key.as_str())).collect();
+    drop(seen);
+    let mut first = first.into_iter();
+    heads.retain(|_| first.next() == Some(true));
+    most_recent_first(&mut heads);
+    heads
+}
+
+/// Sorts by recency, newest first; equal ones keep their order.
+pub(super) fn most_recent_first(heads: &mut [Head]) {
+    heads.sort_by(|a, b| b.recency().unwrap_or(f64::MIN).total_cmp(&a.recency().unwrap_or(f64::MIN)));
+}
+
+/// One row of `sessions`. Times are epoch seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct SessionRow {
     pub(super) id: String,
@@ -62,33 +112,15 @@ pub(super) struct SessionRow {
     pub(super) started_at: Option<f64>,
     pub(super) last_activity_at: Option<f64>,
     pub(super) newest_message_at: Option<f64>,
+    pub(super) title: Option<String>,
     pub(super) tokens: Tokens,
 }
 
-impl SessionRow {
-    /// The later of the noted activity, which lags, and the newest message; else the start.
-    fn recency(&self) -> Option<f64> {
-        match (self.last_activity_at, self.newest_message_at) {
-            (Some(noted), Some(newest)) => Some(noted.max(newest)),
-            (one, other) => one.or(other),
-        }
-        .filter(|at| *at > 0.0)
-        .or(self.started_at)
-    }
-}
-
-/// Entries of rows ordered by start, newest first: one a key, most recently used first.
-pub(super) fn from_rows(rows: Vec<SessionRow>, zone: &TimeZone) -> Vec<Entry> {
-    let mut seen = HashSet::new();
-    let mut newest: Vec<SessionRow> =
-        rows.into_iter().filter(|row| seen.insert(row.session_key.clone())).collect();
-    newest.sort_by(|a, b| b.recency().unwrap_or(f64::MIN).total_cmp(&a.recency().unwrap_or(f64::MIN)));
-    newest.into_iter().map(|row| from_row(row, zone)).collect()
-}
-
-fn from_row(row: SessionRow, zone: &TimeZone) -> Entry {
+/// The entry of a row under its own key.
+pub(super) fn from_row(row: SessionRow, zone: &TimeZone) -> Entry {
     let text_of = |epoch: Option<f64>| epoch.and_then(|at| local_time::iso(at, zone)).unwrap_or_default();
-    let (created_at, updated_at) = (text_of(row.started_at), text_of(row.recency()));
+    let recency = recency(row.started_at, row.last_activity_at, row.newest_message_at);
+    let (created_at, updated_at) = (text_of(row.started_at), text_of(recency));
     let origin = row
         .origin_json
         .as_deref()
@@ -112,6 +144,13 @@ fn from_row(row: SessionRow, zone: &TimeZone) -> Entry {
         updated_at: Some(updated_at),
         tokens: row.tokens,
     }
+}
+
+/// The entry of a row as one session, whatever chat it belongs or belonged to.
+pub(super) fn from_local_row(mut row: SessionRow, zone: &TimeZone) -> Entry {
+    row.session_key = format!("{LOCAL_KEY}{}", row.id);
+    row.display_name = filled(row.display_name).or(row.title.take());
+    from_row(row, zone)
 }
 
 /// Entries of `sessions.json` in the file's order; a damaged file has none.
@@ -192,6 +231,57 @@ pub(super) struct Wanted {
     pub(super) platform: Option<String>,
     pub(super) search: Option<String>,
     pub(super) limit: usize,
+    /// Epoch seconds: only what was used then or later.
+    pub(super) active_since: Option<f64>,
+    pub(super) local: Local,
+}
+
+/// Whether sessions without a conversation of their own are meant too: those of the command line,
+/// ended ones, and those that were continued in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Local {
+    Included,
+    #[default]
+    LeftOut,
+}
+
+/// The first entries of `heads` (most recent first) that are wanted; only those are loaded.
+/// # Errors
+/// As `load`.
+pub(super) fn pick<E>(
+    heads: &[Head],
+    wanted: &Wanted,
+    mut load: impl FnMut(&Head) -> Result<Option<Entry>, E>,
+) -> Result<Vec<Entry>, E> {
+    let search = wanted.search();
+    let mut found = Vec::new();
+    for head in heads {
+        let recent = wanted.active_since.is_none_or(|since| head.recency().is_some_and(|at| at >= since));
+        if !recent || !platform_matches(&head.source, wanted.platform.as_deref()) {
+            continue;
+        }
+        let entry = load(head)?;
+        found.extend(entry.filter(|entry| search.as_deref().is_none_or(|search| matches(entry, search))));
+        if found.len() == wanted.limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Leaves out entries that were last used before `since` or nobody knows when.
+pub(super) fn used_since(mut entries: Vec<Entry>, since: Option<f64>, zone: &TimeZone) -> Vec<Entry> {
+    if let Some(since) = since {
+        let at = |entry: &Entry| entry.updated_at.as_deref().and_then(|text| local_time::epoch(text, zone));
+        entries.retain(|entry| at(entry).is_some_and(|at| at >= since));
+    }
+    entries
+}
+
+impl Wanted {
+    fn search(&self) -> Option<String> {
+        filled(self.search.clone()).map(|search| search.to_lowercase())
+    }
 }
 
 /// One line of `conversations_list`.
@@ -209,7 +299,7 @@ pub(super) struct Summary {
 
 /// Filters, sorts by the time of the last change (newest first, ties keep their order) and cuts.
 pub(super) fn list(entries: Vec<Entry>, wanted: &Wanted) -> Vec<Summary> {
-    let search = filled(wanted.search.clone()).map(|search| search.to_lowercase());
+    let search = wanted.search();
     let mut found: Vec<Entry> = entries
         .into_iter()
         .filter(|entry| platform_matches(&entry.platform, wanted.platform.as_deref()))
@@ -346,29 +436,67 @@ mod tests {
 
     #[test]
     fn the_newest_session_of_a_key_stands_for_it() {
-        let row = |id: &str, started_at| SessionRow {
-            id: id.into(),
-            session_key: "k".into(),
+        let head = |rowid, key: &str, started_at, noted| Head {
+            rowid,
+            session_key: key.into(),
             started_at: Some(started_at),
-            ..SessionRow::default()
+            last_activity_at: noted,
+            ..Head::default()
         };
-        let found = from_rows(vec![row("new", 20.0), row("old", 10.0)], &TimeZone::UTC);
-        assert_eq!(found.iter().map(|entry| &*entry.session_id).collect::<Vec<_>>(), ["new"]);
+        let heads =
+            vec![head(1, "k", 10.0, Some(99.0)), head(2, "k", 20.0, None), head(3, "l", 5.0, Some(50.0))];
+        let found = newest_of_each_key(heads);
+        assert_eq!(found.iter().map(|head| head.rowid).collect::<Vec<_>>(), [3, 2]);
+    }
+
+    #[test]
+    fn only_what_is_answered_is_loaded() {
+        let heads: Vec<Head> = (0..1000)
+            .map(|rowid| Head {
+                rowid,
+                source: "t".into(),
+                started_at: Some(1000.0 - rowid as f64),
+                ..Head::default()
+            })
+            .collect();
+        let mut loaded = 0;
+        let one = entries(&serde_json::json!({"k": {"platform": "t"}})).remove(0);
+        let mut load = |_: &Head| {
+            loaded += 1;
+            Ok::<_, ()>(Some(one.clone()))
+        };
+        assert_eq!(pick(&heads, &wanted(5), &mut load).unwrap().len(), 5);
+        let since = Wanted { active_since: Some(998.0), ..wanted(50) };
+        assert_eq!(pick(&heads, &since, &mut load).unwrap().len(), 3);
+        assert_eq!(
+            pick(&heads, &Wanted { platform: Some("u".into()), ..wanted(5) }, &mut load).unwrap().len(),
+            0
+        );
+        assert_eq!(loaded, 8);
+    }
+
+    #[test]
+    fn entries_used_before_or_nobody_knows_when_are_left_out() {
+        let found = entries(&serde_json::json!({
+            "old": {"updated_at": "2026-05-17T06:42:28"}, "new": {"updated_at": "2026-05-17T06:42:29.5"},
+            "odd": {"updated_at": "yesterday"}, "none": {"platform": "t"},
+        }));
+        let keys = |since| {
+            let left = used_since(found.clone(), since, &TimeZone::UTC);
+            left.into_iter().map(|entry| entry.session_key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(Some(1_779_000_149.0)), ["new"]);
+        assert_eq!(keys(None).len(), 4);
     }
 
     #[test]
     fn recency_is_the_later_of_noted_activity_and_newest_message_else_the_start() {
-        let row = |noted, newest| SessionRow {
-            started_at: Some(1.0),
-            last_activity_at: noted,
-            newest_message_at: newest,
-            ..SessionRow::default()
-        };
-        assert_eq!(row(Some(5.0), Some(9.0)).recency(), Some(9.0));
-        assert_eq!(row(Some(9.0), Some(5.0)).recency(), Some(9.0));
-        assert_eq!(row(None, Some(5.0)).recency(), Some(5.0));
-        assert_eq!(row(Some(5.0), None).recency(), Some(5.0));
-        assert_eq!(row(None, None).recency(), Some(1.0));
+        let of = |noted, newest| recency(Some(1.0), noted, newest);
+        assert_eq!(of(Some(5.0), Some(9.0)), Some(9.0));
+        assert_eq!(of(Some(9.0), Some(5.0)), Some(9.0));
+        assert_eq!(of(None, Some(5.0)), Some(5.0));
+        assert_eq!(of(Some(5.0), None), Some(5.0));
+        assert_eq!(of(None, None), Some(1.0));
     }
 
     proptest! {

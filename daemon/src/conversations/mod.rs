@@ -4,8 +4,9 @@
 //! no file of Hermes Agent is changed, and every known tool gets a result, whatever state the files
 //! are in. May not touch: servers, sessions of clients, hermesd.db.
 //!
-//! A call: name -> `reader` (queue, thread) -> `tools` (arguments, which file) -> `db` and `queries`
-//! (state.db) or a JSON file -> pure files (`index`, `messages`, `attachments`, `channels`) -> `reply`.
+//! A call: name -> `reader` (queue, thread) -> `tools` (arguments) -> `reading` (which file) -> `db` and
+//! `queries`, `page`, `tally` (state.db) or a JSON file -> pure files (`index`, `messages`, `attachments`,
+//! `channels`) -> `reply`.
 
 mod arguments;
 mod attachments;
@@ -15,19 +16,28 @@ mod copy;
 mod db;
 mod definitions;
 pub mod events;
+pub mod events_tools;
 mod index;
 mod local_time;
 mod messages;
+mod page;
 mod pyrepr;
 mod queries;
 mod reader;
+mod reading;
 mod reply;
+mod tally;
 mod tools;
+mod trail;
+mod values;
+pub mod watch;
 
 #[cfg(test)]
 mod golden_tests;
 #[cfg(test)]
 mod home_tests;
+#[cfg(test)]
+mod reading_tests;
 
 pub use definitions::{Effect, ToolDefinition};
 pub use reply::ToolReply;

@@ -3,7 +3,7 @@
 //!
 //! Pure.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::fmt::Write as _;
 
 /// The text of `str(value)` in Python.
@@ -21,7 +21,7 @@ fn write_value(out: &mut String, value: &Value) {
         Value::Null => out.push_str("None"),
         Value::Bool(true) => out.push_str("True"),
         Value::Bool(false) => out.push_str("False"),
-        Value::Number(number) => out.push_str(&number.to_string()),
+        Value::Number(number) => write_number(out, number),
         Value::String(text) => write_string(out, text),
         Value::Array(items) => {
             out.push('[');
@@ -48,6 +48,32 @@ fn write_value(out: &mut String, value: &Value) {
     }
 }
 
+/// A whole number as it stands, of whatever length; others as Python's shortest form of the float.
+fn write_number(out: &mut String, number: &Number) {
+    let text = number.to_string();
+    let whole = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    match text.parse::<f64>() {
+        Ok(float) if !whole => write_float(out, float),
+        _ => out.push_str(&text),
+    }
+}
+
+/// Plain digits for exponents from -4 to 15, else `1e+22`, with two digits of exponent at least.
+fn write_float(out: &mut String, float: f64) {
+    let scientific = format!("{float:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if float.is_infinite() {
+        out.push_str(if float > 0.0 { "inf" } else { "-inf" });
+    } else if (-4..16).contains(&exponent) {
+        write!(out, "{float:?}").expect("writing to a String cannot fail");
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        write!(out, "{digits}e{sign}{:02}", exponent.unsigned_abs())
+            .expect("writing to a String cannot fail");
+    }
+}
+
 fn write_string(out: &mut String, text: &str) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
@@ -58,13 +84,31 @@ fn write_string(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\\' => out.push_str("\\\\"),
             c if c == quote => out.extend(['\\', c]),
-            c if c.is_control() => {
-                write!(out, "\\x{:02x}", u32::from(c)).expect("writing to a String cannot fail");
+            c if printable(c) => out.push(c),
+            c => {
+                match u32::from(c) {
+                    code @ ..=0xFF => write!(out, "\\x{code:02x}"),
+                    code @ ..=0xFFFF => write!(out, "\\u{code:04x}"),
+                    code => write!(out, "\\U{code:08x}"),
+                }
+                .expect("writing to a String cannot fail");
             }
-            c => out.push(c),
         }
     }
     out.push(quote);
+}
+
+/// Whether Python prints the character as it is: the categories that it escapes are those that Rust
+/// escapes in debug texts. Behind another character, because in front Rust escapes marks too.
+fn printable(c: char) -> bool {
+    if matches!(c, '"' | '\'') {
+        return true;
+    }
+    let mut text = [0; 5];
+    text[0] = b'x';
+    let end = 1 + c.encode_utf8(&mut text[1..]).len();
+    let behind = std::str::from_utf8(&text[..end]).unwrap_or("x");
+    behind.escape_debug().nth(1) == Some(c)
 }
 
 #[cfg(test)]
@@ -80,6 +124,31 @@ mod tests {
             repr(&value),
             r#"{'type': 'x', 'ok': True, 'n': [1, 2.5, None], 's': "it's", 'q': '"\'', 'l': 'a\nb\x01'}"#
         );
+    }
+
+    #[test]
+    fn floats_print_as_python_prints_them() {
+        for (json, python) in [
+            ("1e22", "1e+22"),
+            ("1E5", "100000.0"),
+            ("1e-7", "1e-07"),
+            ("-0.0", "-0.0"),
+            ("1.5e300", "1.5e+300"),
+            ("123456789.125", "123456789.125"),
+            ("1e15", "1000000000000000.0"),
+            ("1e16", "1e+16"),
+            ("0.0001", "0.0001"),
+            ("0.00001", "1e-05"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ] {
+            assert_eq!(repr(&serde_json::from_str(json).unwrap()), python, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_printed_is_escaped_by_its_width() {
+        let odd = json!(["\u{200b}", "\u{a0}", "\u{e0001}", "\u{301}", "字 \u{1f327}"]);
+        assert_eq!(repr(&odd), "['\\u200b', '\\xa0', '\\U000e0001', '\u{301}', '字 \u{1f327}']");
     }
 
     #[test]

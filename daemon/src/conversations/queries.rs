@@ -1,60 +1,120 @@
-//! Every query on state.db, built from the columns that are there.
+//! Which sessions state.db holds: queries on its table `sessions`, built from the columns that are there.
 //!
 //! Runs on the reader thread, inside one [`Snapshot`]. Promise: memory for what is answered, not
 //! for what is searched; a column that an older or newer Hermes Agent lacks is never asked for.
 
-use super::content::{self, Content};
-use super::db::{Columns, Snapshot};
-use super::index::{SessionRow, Tokens};
-use super::messages::{self, Message, Tail};
-use rusqlite::types::ValueRef;
+use super::db::Snapshot;
+use super::index::{Head, LOCAL_KEY, SessionRow, Tokens};
+use super::values::{column, count, number, text};
 use rusqlite::{OptionalExtension, Row, params};
-use serde_json::Value;
 
-/// Open sessions that carry a session key, by start, newest first; only those of `key` if it is given.
-/// `None` if no row at all carries one: then sessions.json is the index.
-pub(super) fn keyed_sessions(
-    snapshot: &Snapshot<'_>,
-    key: Option<&str>,
-) -> rusqlite::Result<Option<Vec<SessionRow>>> {
-    let columns = &snapshot.sessions;
-    if !columns.has("session_key") {
+/// Sessions whose rows are the index: open ones that carry a session key. `None` if no row at all
+/// carries one: then sessions.json is the index.
+pub(super) fn keyed(snapshot: &Snapshot<'_>) -> rusqlite::Result<Option<Vec<Head>>> {
+    if !any_keyed(snapshot)? {
         return Ok(None);
+    }
+    let open = if snapshot.sessions.has("ended_at") { "AND s.ended_at IS NULL" } else { "" };
+    heads(snapshot, "s.session_key", &format!("s.session_key <> '' {open}")).map(Some)
+}
+
+/// All sessions that may be shown, each under a key of its own.
+pub(super) fn local(snapshot: &Snapshot<'_>) -> rusqlite::Result<Vec<Head>> {
+    if !snapshot.sessions.has("id") {
+        return Ok(Vec::new());
+    }
+    let painted = if snapshot.sessions.has("hidden") { "s.hidden IS NOT 1" } else { "1" };
+    heads(snapshot, &format!("'{LOCAL_KEY}' || s.id"), painted)
+}
+
+/// Whether any session carries a session key.
+pub(super) fn any_keyed(snapshot: &Snapshot<'_>) -> rusqlite::Result<bool> {
+    if !snapshot.sessions.has("session_key") {
+        return Ok(false);
     }
     let any = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session_key <> '')";
-    if !snapshot.transaction.query_row(any, [], |row| row.get::<_, bool>(0))? {
-        return Ok(None);
-    }
-    let newest = if snapshot.messages.has("session_id") && snapshot.messages.has("timestamp") {
+    snapshot.transaction.prepare_cached(any)?.query_row([], |row| row.get(0))
+}
+
+fn heads(snapshot: &Snapshot<'_>, key: &str, condition: &str) -> rusqlite::Result<Vec<Head>> {
+    let list = ["id", "source", "started_at", "last_activity_at"]
+        .map(|name| column(snapshot.sessions, name))
+        .join(", ");
+    let sql = format!(
+        "SELECT s.rowid, {key}, {list}, {} FROM sessions s WHERE {condition}",
+        newest_message(snapshot)
+    );
+    let mut statement = snapshot.transaction.prepare_cached(&sql)?;
+    let heads = statement.query_map([], |row| {
+        Ok(Head {
+            rowid: row.get(0)?,
+            session_key: text(row, 1)?.unwrap_or_default(),
+            id: text(row, 2)?.unwrap_or_default(),
+            source: text(row, 3)?.unwrap_or_default(),
+            started_at: number(row, 4)?,
+            last_activity_at: number(row, 5)?,
+            newest_message_at: number(row, 6)?,
+        })
+    })?;
+    heads.collect()
+}
+
+/// The time of a session's newest message: an index from session to time has it without reading one.
+fn newest_message(snapshot: &Snapshot<'_>) -> &'static str {
+    if snapshot.messages.has("session_id") && snapshot.messages.has("timestamp") {
         "(SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id)"
     } else {
         "NULL"
-    };
-    let list = [
-        "id",
-        "source",
-        "session_key",
-        "chat_id",
-        "chat_type",
-        "thread_id",
-        "display_name",
-        "origin_json",
-        "started_at",
-        "last_activity_at",
-        "input_tokens",
-        "output_tokens",
-    ]
-    .map(|name| column(columns, name))
-    .join(", ");
-    let open = if columns.has("ended_at") { "AND s.ended_at IS NULL" } else { "" };
-    let order = if columns.has("started_at") { "s.started_at DESC, s.rowid DESC" } else { "s.rowid DESC" };
-    let sql = format!(
-        "SELECT {list}, {newest} FROM sessions s
-         WHERE s.session_key <> '' AND (?1 IS NULL OR s.session_key = ?1) {open} ORDER BY {order}"
-    );
-    let mut statement = snapshot.transaction.prepare(&sql)?;
-    let rows = statement.query_map(params![key], session_row)?;
-    rows.collect::<rusqlite::Result<_>>().map(Some)
+    }
+}
+
+const ROW: [&str; 13] = [
+    "id",
+    "source",
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "display_name",
+    "origin_json",
+    "started_at",
+    "last_activity_at",
+    "input_tokens",
+    "output_tokens",
+    "title",
+];
+
+fn rows_sql(snapshot: &Snapshot<'_>, condition: &str) -> String {
+    let list = ROW.map(|name| column(snapshot.sessions, name)).join(", ");
+    format!("SELECT {list}, {} FROM sessions s WHERE {condition}", newest_message(snapshot))
+}
+
+/// The row with that row id; `None` if it is gone.
+pub(super) fn row(snapshot: &Snapshot<'_>, rowid: i64) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = rows_sql(snapshot, "s.rowid = ?1");
+    snapshot.transaction.prepare_cached(&sql)?.query_row([rowid], session_row).optional()
+}
+
+/// The row of the session `id`, if it may be shown.
+pub(super) fn row_of_session(snapshot: &Snapshot<'_>, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    if !snapshot.sessions.has("id") {
+        return Ok(None);
+    }
+    let painted = if snapshot.sessions.has("hidden") { "AND s.hidden IS NOT 1" } else { "" };
+    let sql = rows_sql(snapshot, &format!("s.id = ?1 {painted}"));
+    snapshot.transaction.prepare_cached(&sql)?.query_row([id], session_row).optional()
+}
+
+/// The newest open session with that key.
+pub(super) fn row_of_key(snapshot: &Snapshot<'_>, key: &str) -> rusqlite::Result<Option<SessionRow>> {
+    if key.is_empty() || !snapshot.sessions.has("session_key") {
+        return Ok(None);
+    }
+    let open = if snapshot.sessions.has("ended_at") { "AND s.ended_at IS NULL" } else { "" };
+    let order =
+        if snapshot.sessions.has("started_at") { "s.started_at DESC, s.rowid DESC" } else { "s.rowid DESC" };
+    let sql = rows_sql(snapshot, &format!("s.session_key = ?1 {open} ORDER BY {order} LIMIT 1"));
+    snapshot.transaction.prepare_cached(&sql)?.query_row([key], session_row).optional()
 }
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
@@ -70,134 +130,20 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         started_at: number(row, 8)?,
         last_activity_at: number(row, 9)?,
         tokens: Tokens::of_row(count(row, 10)?, count(row, 11)?),
-        newest_message_at: number(row, 12)?,
+        title: text(row, 12)?,
+        newest_message_at: number(row, 13)?,
     })
 }
 
 /// What the row of `session_id` counted; zero if there is no such row.
 pub(super) fn session_tokens(snapshot: &Snapshot<'_>, session_id: &str) -> rusqlite::Result<Tokens> {
-    let columns = &snapshot.sessions;
-    if !columns.has("id") {
+    if !snapshot.sessions.has("id") {
         return Ok(Tokens::default());
     }
-    let (input, output) = (column(columns, "input_tokens"), column(columns, "output_tokens"));
-    let sql = format!("SELECT {input}, {output} FROM sessions s WHERE s.id = ?1");
-    let tokens = snapshot
-        .transaction
-        .query_row(&sql, [session_id], |row| Ok(Tokens::of_row(count(row, 0)?, count(row, 1)?)))
-        .optional()?;
+    let counts = ["input_tokens", "output_tokens"].map(|name| column(snapshot.sessions, name)).join(", ");
+    let sql = format!("SELECT {counts} FROM sessions s WHERE s.id = ?1");
+    let of_row = |row: &Row<'_>| Ok(Tokens::of_row(count(row, 0)?, count(row, 1)?));
+    let tokens =
+        snapshot.transaction.prepare_cached(&sql)?.query_row(params![session_id], of_row).optional()?;
     Ok(tokens.unwrap_or_default())
-}
-
-/// How many messages a person would read in `session_id`, and the newest `limit`, oldest first.
-pub(super) fn tail(
-    snapshot: &Snapshot<'_>,
-    session_id: &str,
-    limit: usize,
-) -> rusqlite::Result<(usize, Vec<Message>)> {
-    if !snapshot.messages.has("content") {
-        return Ok((0, Vec::new()));
-    }
-    let (total, ids) = readable(snapshot, session_id, limit)?;
-    let mut statement =
-        snapshot.transaction.prepare("SELECT role, content, timestamp FROM messages WHERE id = ?1")?;
-    let messages = ids
-        .into_iter()
-        .map(|id| {
-            statement.query_row([id], |row| {
-                let content = Content::decode(&text(row, 1)?.unwrap_or_default());
-                Ok(Message {
-                    id: id.to_string(),
-                    role: text(row, 0)?.unwrap_or_default(),
-                    content: messages::cut(content.text()),
-                    timestamp: scalar(row, 2)?,
-                })
-            })
-        })
-        .collect::<rusqlite::Result<_>>()?;
-    Ok((total, messages))
-}
-
-/// Counts the messages with text and finds the ids of the newest. Only contents that are JSON are
-/// looked into, one at a time: they may have no text at all.
-fn readable(snapshot: &Snapshot<'_>, session_id: &str, limit: usize) -> rusqlite::Result<(usize, Vec<i64>)> {
-    let shown = shown(&snapshot.messages);
-    // Comparisons see the whole text; substr() and length() of SQLite end at the NUL of the mark.
-    let sql = format!(
-        "SELECT id, CASE WHEN content >= ?2 AND content < ?3 THEN content END FROM messages
-         WHERE session_id = ?1 AND role IN ('user', 'assistant') AND octet_length(content) > 0 {shown}"
-    );
-    let mut statement = snapshot.transaction.prepare(&sql)?;
-    let mut rows = statement.query(params![session_id, content::JSON_MARK, content::JSON_MARK_END])?;
-    let mut tail = Tail::new(limit);
-    while let Some(row) = rows.next()? {
-        let has_text = text(row, 1)?.is_none_or(|json| content::has_text(&json));
-        if has_text {
-            tail.push(row.get(0)?);
-        }
-    }
-    Ok(tail.finish())
-}
-
-/// The content of one message of `session_id`, whoever wrote it; `None` if there is no such message.
-pub(super) fn message_content(
-    snapshot: &Snapshot<'_>,
-    session_id: &str,
-    id: i64,
-) -> rusqlite::Result<Option<Content>> {
-    if !snapshot.messages.has("content") {
-        return Ok(None);
-    }
-    let shown = shown(&snapshot.messages);
-    let sql = format!("SELECT content FROM messages WHERE id = ?1 AND session_id = ?2 {shown}");
-    snapshot
-        .transaction
-        .query_row(&sql, params![id, session_id], |row| {
-            Ok(Content::decode(&text(row, 0)?.unwrap_or_default()))
-        })
-        .optional()
-}
-
-/// Leaves out what was taken back or summarised away, and what is never painted for people.
-fn shown(columns: &Columns) -> String {
-    let active = if columns.has("active") { "AND active = 1 " } else { "" };
-    let painted = if columns.has("display_kind") { "AND display_kind IS NOT 'hidden'" } else { "" };
-    format!("{active}{painted}")
-}
-
-fn column(columns: &Columns, name: &str) -> String {
-    if columns.has(name) { format!("s.{name}") } else { "NULL".to_owned() }
-}
-
-/// Any scalar as text; bytes that are no UTF-8 are replaced, a bad byte must not hide a message.
-fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<String>> {
-    Ok(match row.get_ref(index)? {
-        ValueRef::Null => None,
-        ValueRef::Integer(number) => Some(number.to_string()),
-        ValueRef::Real(number) => Some(number.to_string()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-    })
-}
-
-fn number(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<f64>> {
-    Ok(match row.get_ref(index)? {
-        ValueRef::Integer(number) => Some(number as f64),
-        ValueRef::Real(number) => Some(number),
-        ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
-        ValueRef::Null | ValueRef::Blob(_) => None,
-    })
-}
-
-fn count(row: &Row<'_>, index: usize) -> rusqlite::Result<i64> {
-    Ok(number(row, index)?.map_or(0, |number| number as i64))
-}
-
-/// A stored time as it is: the column takes texts too.
-fn scalar(row: &Row<'_>, index: usize) -> rusqlite::Result<Value> {
-    Ok(match row.get_ref(index)? {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::from(number),
-        ValueRef::Real(number) => Value::from(number),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::from(String::from_utf8_lossy(bytes)),
-    })
 }

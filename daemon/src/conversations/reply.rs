@@ -5,6 +5,7 @@
 
 use super::arguments::ArgumentError;
 use super::db::DbError;
+use crate::store::StoreError;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -26,6 +27,12 @@ pub(super) enum Refusal {
     /// No such key in the index.
     #[error("Conversation not found: {session_key}")]
     NoConversation {
+        /// As asked for.
+        session_key: String,
+    },
+    /// The key of a single session, and the call does not say that it may be one.
+    #[error("Conversation not found: {session_key}; a single session is read with `include_local`: true")]
+    LocalNotAsked {
         /// As asked for.
         session_key: String,
     },
@@ -51,6 +58,9 @@ pub(super) enum Refusal {
     #[error("{}", database_text(.0))]
     Database(#[source] DbError),
 
+    /// The log of events could not be read.
+    #[error("Event log unavailable: {0}; try again in a few seconds")]
+    Events(#[source] StoreError),
     /// The arguments do not fit the tool.
     #[error("invalid arguments for {tool}: {error}")]
     Arguments {
@@ -100,6 +110,9 @@ fn database_text(error: &DbError) -> String {
         }
         DbError::Unreadable(cause) => format!("Session database unavailable: {error} ({cause})"),
         DbError::NoCopy(cause) => format!("Session database unavailable: {error} ({cause})"),
+        DbError::Column(_) => format!(
+            "Session database unavailable: {error}; Hermes Agent may be newer than this hermesd, or the file is not its"
+        ),
         DbError::Query(cause) => format!("Failed to read messages: {cause}"),
     }
 }

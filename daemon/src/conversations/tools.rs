@@ -1,19 +1,19 @@
-//! The ten tools: their names, and the answers of those that read.
+//! The ten tools: their names and arguments.
 //!
-//! Runs on the reader thread. Promise: each call reads what it answers from the files as they are
-//! now; nothing is kept between calls but the connection to state.db.
+//! Runs on the reader thread. Promise: arguments are read in full before anything is done, so that an
+//! error names every mistake. May not touch: what is answered (`reading`).
 
 use super::arguments::{Arguments, Range};
-use super::attachments;
-use super::channels;
-use super::db::{DbError, StateDb};
-use super::index::{self, Detail, Entry, Wanted};
-use super::messages::Page;
-use super::queries;
-use super::reply::{Refusal, object};
+use super::db::StateDb;
+use super::index::{Local, Wanted};
+use super::local_time;
+use super::messages::{Ask, Length, Role};
+use super::reply::Refusal;
+use super::tally::Tallies;
 use jiff::tz::TimeZone;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use tracing::debug;
@@ -85,14 +85,15 @@ impl Tool {
 pub(super) struct Library {
     home: PathBuf,
     /// Zone of local times; `None`: the system's, asked at each use, so that a change is noticed.
-    zone: Option<TimeZone>,
-    db: StateDb,
+    pub(super) zone: Option<TimeZone>,
+    pub(super) db: StateDb,
+    pub(super) tallies: Tallies,
 }
 
 impl Library {
     /// The files below `home`; nothing is opened yet.
     pub(super) fn new(home: &Path, zone: Option<TimeZone>) -> Self {
-        Self { home: home.to_owned(), zone, db: StateDb::new(home) }
+        Self { home: home.to_owned(), zone, db: StateDb::new(home), tallies: Tallies::default() }
     }
 
     /// Lets go of state.db until the next call.
@@ -111,24 +112,30 @@ impl Library {
                 let platform = given.optional_text("platform");
                 let limit = count(given.whole("limit", LIMIT));
                 let search = given.optional_text("search");
+                let zone = self.zone();
+                let active_since = given.time("active_since", |text| local_time::epoch(text, &zone));
+                let local = local(&mut given);
                 given.done().map_err(refused)?;
-                self.conversations_list(&Wanted { platform, search, limit })
+                self.conversations_list(&Wanted { platform, search, limit, active_since, local })
             }
             Tool::ConversationGet => {
                 let session_key = given.text("session_key");
+                let local = local(&mut given);
                 given.done().map_err(refused)?;
-                self.conversation_get(session_key)
+                self.conversation_get(session_key, local)
             }
             Tool::MessagesRead => {
                 let session_key = given.text("session_key");
-                let limit = count(given.whole("limit", LIMIT));
+                let ask = ask(&mut given);
+                let local = local(&mut given);
                 given.done().map_err(refused)?;
-                self.messages_read(session_key, limit)
+                self.messages_read(session_key, &ask, local)
             }
             Tool::AttachmentsFetch => {
                 let (session_key, message_id) = (given.text("session_key"), given.text("message_id"));
+                let local = local(&mut given);
                 given.done().map_err(refused)?;
-                self.attachments_fetch(session_key, message_id)
+                self.attachments_fetch(session_key, message_id, local)
             }
             Tool::ChannelsList => {
                 let platform = given.optional_text("platform");
@@ -172,98 +179,8 @@ impl Library {
         }
     }
 
-    fn conversations_list(&mut self, wanted: &Wanted) -> Result<Value, Refusal> {
-        let conversations = index::list(self.entries()?, wanted);
-        Ok(json!({ "count": conversations.len(), "conversations": object(&conversations) }))
-    }
-
-    fn conversation_get(&mut self, session_key: String) -> Result<Value, Refusal> {
-        let mut entry = self.entry(session_key)?;
-        // Gateways leave the counters of sessions.json at zero; the row has the true ones.
-        if entry.tokens.is_zero() && !entry.session_id.is_empty() {
-            match self.db.read(|snapshot| queries::session_tokens(snapshot, &entry.session_id)) {
-                Ok(tokens) => entry.tokens = tokens,
-                Err(error) => debug!(%error, "session tokens not read"),
-            }
-        }
-        Ok(object(&Detail::from(entry)))
-    }
-
-    fn messages_read(&mut self, session_key: String, limit: usize) -> Result<Value, Refusal> {
-        let session_id = self.session_id(session_key.clone())?;
-        let (total_in_session, messages) = self
-            .db
-            .read(|snapshot| queries::tail(snapshot, &session_id, limit))
-            .map_err(Refusal::Database)?;
-        Ok(object(&Page { session_key, count: messages.len(), total_in_session, messages }))
-    }
-
-    fn attachments_fetch(&mut self, session_key: String, message_id: String) -> Result<Value, Refusal> {
-        let session_id = self.session_id(session_key)?;
-        // Ids are compared as text: "07" and " 7" are not the name of row 7.
-        let id = message_id.parse::<i64>().ok().filter(|id| id.to_string() == message_id);
-        let content = match id {
-            Some(id) => self
-                .db
-                .read(|snapshot| queries::message_content(snapshot, &session_id, id))
-                .map_err(Refusal::Database)?,
-            None => None,
-        };
-        let Some(content) = content else { return Err(Refusal::NoMessage { message_id }) };
-        let attachments = attachments::of(&content);
-        Ok(json!({
-            "message_id": message_id, "count": attachments.len(), "attachments": object(&attachments),
-        }))
-    }
-
-    fn channels_list(&mut self, platform: Option<&str>) -> Result<Value, Refusal> {
-        let directory = self.file("channel_directory.json").as_deref().and_then(channels::parse_directory);
-        let channels = match directory {
-            Some(directory) => channels::from_directory(&directory, platform),
-            None => channels::from_entries(self.entries()?, platform),
-        };
-        Ok(json!({ "count": channels.len(), "channels": object(&channels) }))
-    }
-
-    fn session_id(&mut self, session_key: String) -> Result<String, Refusal> {
-        let session_id = self.entry(session_key)?.session_id;
-        if session_id.is_empty() { Err(Refusal::NoSession) } else { Ok(session_id) }
-    }
-
-    fn entry(&mut self, session_key: String) -> Result<Entry, Refusal> {
-        let entries = self.indexed(Some(&session_key))?;
-        entries
-            .into_iter()
-            .find(|entry| entry.session_key == session_key)
-            .ok_or(Refusal::NoConversation { session_key })
-    }
-
-    fn entries(&mut self) -> Result<Vec<Entry>, Refusal> {
-        self.indexed(None)
-    }
-
-    /// The index: rows of state.db if any carries a session key, else sessions.json.
-    fn indexed(&mut self, key: Option<&str>) -> Result<Vec<Entry>, Refusal> {
-        let rows = self.db.read(|snapshot| queries::keyed_sessions(snapshot, key));
-        let sessions = || self.file("sessions/sessions.json");
-        match rows {
-            Ok(Some(rows)) => Ok(index::from_rows(rows, &self.zone.clone().unwrap_or_else(TimeZone::system))),
-            Ok(None) | Err(DbError::Missing) => {
-                Ok(sessions().map(|json| index::from_sessions_json(&json)).unwrap_or_default())
-            }
-            // Better the older index than none; without one, an empty answer would be a lie.
-            Err(error) => match sessions() {
-                Some(json) => {
-                    debug!(%error, "conversations taken from sessions.json");
-                    Ok(index::from_sessions_json(&json))
-                }
-                None => Err(Refusal::Database(error)),
-            },
-        }
-    }
-
     /// The text of a file below home; `None` if it is missing, too large or no text.
-    fn file(&self, name: &str) -> Option<String> {
+    pub(super) fn file(&self, name: &str) -> Option<String> {
         match read_text(&self.home.join(name)) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -275,7 +192,7 @@ impl Library {
     }
 }
 
-fn read_text(path: &Path) -> std::io::Result<String> {
+pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     let file = std::fs::File::open(path)?;
     let mut text = String::new();
     let bytes = file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
@@ -283,6 +200,26 @@ fn read_text(path: &Path) -> std::io::Result<String> {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }
     Ok(text)
+}
+
+fn ask(given: &mut Arguments) -> Ask {
+    let limit = count(given.whole("limit", LIMIT));
+    let (before, after) = (given.message_id("before"), given.message_id("after"));
+    let roles =
+        given.words("roles", &Role::ALL.map(Role::word)).into_iter().filter_map(Role::named).collect();
+    let length = if given.flag("full") { Length::Whole } else { Length::Cut };
+    let plain = Ask::newest(limit);
+    Ask {
+        before,
+        after,
+        length,
+        roles: Some(roles).filter(|set: &BTreeSet<_>| !set.is_empty()).unwrap_or(plain.roles),
+        limit,
+    }
+}
+
+fn local(given: &mut Arguments) -> Local {
+    if given.flag("include_local") { Local::Included } else { Local::LeftOut }
 }
 
 /// A limit as a count: its range is positive and small.
