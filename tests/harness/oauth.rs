@@ -6,7 +6,7 @@
 use crate::http::{Answer, Got, HttpFake, plain_server};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -214,9 +214,16 @@ pub fn get(url: &str) -> (u16, Option<String>, String) {
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let mut stream = TcpStream::connect(host).expect("somebody listens");
     write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").expect("it reads");
+    let mut input = BufReader::new(stream);
     let mut text = String::new();
     // A server that closes at once has said what it wanted to say.
-    let _ = stream.read_to_string(&mut text);
+    while input.read_line(&mut text).is_ok_and(|read| read > 0) && !text.ends_with("\r\n\r\n") {}
+    let length = text
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    let _ = input.read_exact(&mut body);
+    text.push_str(&String::from_utf8_lossy(&body));
     let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let location = text.lines().find_map(|line| line.strip_prefix("location: ").map(str::to_owned));
     (status, location, text)

@@ -20,6 +20,11 @@ pub trait Auth: Send + Sync + fmt::Debug {
     /// Must be cancel safe: a caller that goes away drops the future.
     fn header(&self) -> BoxFuture<'_, Option<Secret>>;
 
+    /// The server took `sent`, which [`header`](Self::header) gave: it answered otherwise than with 401 or 403.
+    fn accepted(&self, sent: &Secret) {
+        let _ = sent;
+    }
+
     /// The server answered 401, or 403 with a challenge. Called at most once for each request, and
     /// perhaps for many requests at the same time.
     ///

@@ -154,6 +154,11 @@ impl Link {
             let challenges = challenges(&response);
             let refused = status == StatusCode::UNAUTHORIZED
                 || (status == StatusCode::FORBIDDEN && !challenges.is_empty());
+            if let Some(login) = &login
+                && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            {
+                self.auth.accepted(login);
+            }
             if !refused || ask.login == Login::Reported {
                 return Ok(response);
             }

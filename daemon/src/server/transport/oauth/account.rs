@@ -31,9 +31,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOCK_WAIT: Duration = Duration::from_secs(40);
 /// How often the lock is tried meanwhile.
 const LOCK_EVERY: Duration = Duration::from_millis(50);
-/// A token that was made after a refusal and is refused again within this time proves that renewing
-/// does not help.
-pub(super) const PROVEN_USELESS: Duration = Duration::from_secs(60);
 
 /// Tells the rest of the daemon what must be masked: all secrets of one server, each time they change.
 pub type Masks = Arc<dyn Fn(&ServerName, &[Secret]) + Send + Sync>;
@@ -99,6 +96,9 @@ pub struct Account {
     pub(super) place: Place,
     pub(super) around: Around,
     state: Arc<Mutex<State>>,
+    /// The header that was made after a refusal, until the server took it: refused again it proves that
+    /// renewing does not help.
+    pub(super) unproven: std::sync::Mutex<Option<Secret>>,
 }
 
 impl std::fmt::Debug for Account {
@@ -121,12 +121,12 @@ pub struct State {
     pub(super) demand: Demand,
     /// Logins for more rights in a row; see [`super::login::STEP_UPS`].
     pub(super) step_ups: u32,
-    /// The access token that was made after a refusal, and when.
-    pub(super) unproven: Option<(Secret, Instant)>,
     /// Digest of a refresh token that the authorization server does not take.
     pub(super) dead: Option<String>,
     /// Why there are no tokens although there are files.
     pub(super) why: Option<String>,
+    /// A renewal failed that may work later; not tried again for a moment.
+    pub(super) failed: Option<(Instant, String)>,
     /// The tokens could not be written; tried again with each look.
     pub(super) unsaved: bool,
 }
@@ -135,7 +135,14 @@ impl Account {
     /// The account of `server`; looks at nothing yet.
     pub fn new(server: ServerName, config: &HttpConfig, place: Place, around: Around) -> Arc<Self> {
         let oauth = config.oauth.clone().unwrap_or_default();
-        Arc::new(Self { server, config: oauth, place, around, state: Arc::default() })
+        Arc::new(Self {
+            server,
+            config: oauth,
+            place,
+            around,
+            state: Arc::default(),
+            unproven: std::sync::Mutex::default(),
+        })
     }
 
     /// The state, alone. Cancel safe.
@@ -161,16 +168,22 @@ impl Account {
         let (home, server, known) = (self.around.home.clone(), self.server.clone(), state.files.clone());
         let (stamp_before, first) = (state.stamp, known.is_none());
         let unsaved = state.tokens.clone().filter(|_| state.unsaved);
+        let adopted = self.binding(None, self.config.client_id.as_deref().unwrap_or_default(), Vec::new());
         let read = tokio::task::spawn_blocking(move || {
             let files = known.unwrap_or_else(|| Files::of(&home, &server));
-            if let Some(tokens) = &unsaved {
-                let saved = files.write(Part::Tokens, &tokens.to_file()).is_ok();
-                return (files.stamp(), files, None, saved);
-            }
             let stamp = files.stamp();
             let changed = first || stamp != stamp_before;
+            if let (Some(tokens), false) = (&unsaved, changed) {
+                // Whoever holds the lock saves them, or has newer ones.
+                let locked = files.try_lock().ok().flatten();
+                let saved = locked.is_some() && files.write(Part::Tokens, &tokens.to_file()).is_ok();
+                return (files.stamp(), files, None, saved);
+            }
             let stored = changed.then(|| {
-                let stored = files.load();
+                let mut stored = files.load();
+                if stored.tokens.is_some() && stored.binding.is_none() {
+                    stored.binding = take_over(&files, adopted, &stored);
+                }
                 let left =
                     stored.tokens.as_ref().map_or(Left::Nothing, |tokens| journal::left(&files, tokens));
                 (stored, left)
@@ -183,7 +196,7 @@ impl Account {
             (state.unsaved, state.stamp) = (false, stamp);
         }
         if let Some((stored, left)) = stored {
-            state.stamp = stamp;
+            (state.stamp, state.unsaved) = (stamp, false);
             self.adopt(state, stored, left);
         }
     }
@@ -219,7 +232,7 @@ impl Account {
         }
         let configured = self.config.client_id.as_ref();
         configured
-            .is_some_and(|id| *id != binding.client_id)
+            .is_some_and(|id| !binding.client_id.is_empty() && *id != binding.client_id)
             .then(|| "the login was made with another `client_id`".to_owned())
     }
 
@@ -298,7 +311,7 @@ impl Account {
         state.client = client.or(state.client.take());
         state.metadata = metadata.or(state.metadata.take());
         state.binding = binding;
-        (state.why, state.dead, state.unproven) = (None, None, None);
+        (state.why, state.dead, state.failed) = (None, None, None);
         self.mask(state);
         match saved.await {
             Ok(Ok(stamp)) => {
@@ -343,6 +356,19 @@ impl State {
     pub(super) fn is_dead(&self, refresh: &Secret) -> bool {
         self.dead.as_deref() == Some(&digest(refresh))
     }
+}
+
+/// A login of Hermes Agent says nothing about its server: from now on it belongs to this one, so that it
+/// does not go elsewhere when the url is changed.
+fn take_over(files: &Files, mut binding: Binding, stored: &Stored) -> Option<Binding> {
+    if let (true, Some(client)) = (binding.client_id.is_empty(), &stored.client) {
+        binding.client_id.clone_from(&client.id);
+    }
+    let issuer = stored.metadata.as_ref().and_then(|metadata| metadata.get("issuer")?.as_str());
+    binding.issuer = issuer.map(str::to_owned);
+    let Ok(Value::Object(file)) = serde_json::to_value(&binding) else { return None };
+    // If it cannot be written the next look tries again.
+    files.write(Part::Binding, &file).ok().map(|()| binding)
 }
 
 /// When to look at the files.

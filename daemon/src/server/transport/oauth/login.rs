@@ -14,6 +14,7 @@ use super::record::{Client, Tokens, client_file};
 use super::renew::Because;
 use super::tap;
 use crate::config::OauthGrant;
+use crate::secret::Secret;
 use rmcp::transport::auth::AuthError;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -376,6 +377,8 @@ impl Flow {
             }
         };
         let now = account.now();
+        // Libraries may log it.
+        (account.around.masks)(&account.server, &[Secret::new(code.as_str())]);
         let bought = found.manager.exchange_code_for_token_with_issuer(&code, token, issuer.as_deref()).await;
         bought.map_err(|error| match error {
             AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {

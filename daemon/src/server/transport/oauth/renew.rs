@@ -4,7 +4,7 @@
 //! it the files are read again, and a newer login there is used instead; a refusal for good ends in
 //! "needs a login" once and not in a loop; a renewal that began is carried to its end.
 
-use super::account::{Account, Look, PROVEN_USELESS, State, Trouble, cannot_save};
+use super::account::{Account, Look, State, Trouble, cannot_save};
 use super::challenge::Demand;
 use super::discover::{Discovered, discover};
 use super::files::Stored;
@@ -19,9 +19,15 @@ use rmcp::transport::auth::{
     AuthError, ClientCredentialsConfig, InMemoryCredentialStore, OAuthTokenResponse, StoredCredentials,
 };
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
+
+/// After a renewal that failed but may work later: so long calls share that failure.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Longest search for the authorization server; the request for tokens has its own limit.
+const FIND_WITHIN: Duration = Duration::from_secs(40);
 
 /// Why tokens are to be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +67,13 @@ impl Auth for Bearer {
         })
     }
 
+    fn accepted(&self, sent: &Secret) {
+        let mut unproven = self.0.unproven();
+        if unproven.as_ref() == Some(sent) {
+            *unproven = None;
+        }
+    }
+
     fn refused(&self, refusal: Refusal) -> BoxFuture<'_, Next> {
         Box::pin(async move {
             let account = &self.0;
@@ -78,6 +91,10 @@ impl Account {
     /// One sentence with the action.
     pub(super) fn action(&self, why: &str) -> String {
         format!("{why}: run `hermesctl mcp login {}`", self.server)
+    }
+
+    fn unproven(&self) -> MutexGuard<'_, Option<Secret>> {
+        self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn after(self: &Arc<Self>, refusal: Refusal) -> Result<(), Trouble> {
@@ -99,10 +116,7 @@ impl Account {
             };
             return Err(Trouble::NeedsRights { why });
         }
-        let useless = state.unproven.as_ref().is_some_and(|(token, at)| {
-            state.tokens.as_ref().is_some_and(|tokens| tokens.access == *token)
-                && at.elapsed() < PROVEN_USELESS
-        });
+        let useless = current.is_some() && *self.unproven() == current;
         if useless {
             return Err(Trouble::NeedsLogin {
                 why: "the server refuses a login that was just renewed".to_owned(),
@@ -142,6 +156,11 @@ impl Account {
         {
             return Ok(tokens.header());
         }
+        if let Some((at, why)) = &state.failed
+            && at.elapsed() < AGAIN_AFTER
+        {
+            return Err(Trouble::Later { why: why.clone() });
+        }
         let renewed = match self.config.grant {
             OauthGrant::AuthorizationCode => self.refresh(&mut state).await,
             OauthGrant::ClientCredentials => self.fetch(&mut state).await,
@@ -149,11 +168,14 @@ impl Account {
         match &renewed {
             Ok(tokens) => {
                 if because == Because::Refused {
-                    state.unproven = Some((tokens.access.clone(), Instant::now()));
+                    *self.unproven() = Some(tokens.header());
                 }
                 tracing::info!(server = %self.server, "login renewed");
             }
             Err(trouble) => {
+                if let Trouble::Later { why } = trouble {
+                    state.failed = Some((Instant::now(), why.clone()));
+                }
                 tracing::warn!(server = %self.server, reason = %trouble, "login could not be renewed");
             }
         }
@@ -191,7 +213,7 @@ impl Account {
                 self.keep(state, &found, &client, renewed.clone(), scopes).await;
                 Ok(renewed)
             }
-            Err(error) => Err(self.not_renewed(state, &found, &refresh, &error).await),
+            Err(error) => self.not_renewed(state, &found, &refresh, &error).await,
         }
     }
 
@@ -240,7 +262,10 @@ impl Account {
 
     /// The authorization server, if it is still the one that issued the login.
     async fn authority(&self, state: &State, keep: Keep) -> Result<Discovered, Trouble> {
-        let found = discover(&self.place, &state.demand, state.metadata.as_ref(), keep).await;
+        let found = discover(&self.place, &state.demand, state.metadata.as_ref(), keep);
+        let found = tokio::time::timeout(FIND_WITHIN, found).await.map_err(|_| Trouble::Later {
+            why: format!("the authorization server was not found within {} s", FIND_WITHIN.as_secs()),
+        })?;
         let found = found.map_err(|error| Trouble::Later { why: error.to_string() })?;
         let bound = state.binding.as_ref().and_then(|binding| binding.issuer.as_deref());
         match (bound, found.metadata.issuer.as_deref()) {
@@ -297,7 +322,7 @@ impl Account {
         found: &Discovered,
         refresh: &Secret,
         error: &AuthError,
-    ) -> Trouble {
+    ) -> Result<Tokens, Trouble> {
         let code = found.tap.token_error();
         let why = super::discover::chain(error);
         let definite =
@@ -306,15 +331,17 @@ impl Account {
             let _ = tokio::task::spawn_blocking(move || journal::end(&files)).await;
         }
         if !definite {
-            return Trouble::Later { why };
+            return Err(Trouble::Later { why });
         }
         self.look(state, Look::Now).await;
-        let replaced = state.tokens.as_ref().and_then(|tokens| tokens.refresh.as_ref()) != Some(refresh);
-        if replaced {
-            return Trouble::Later { why: "the login was replaced meanwhile".to_owned() };
+        if let Some(tokens) = &state.tokens
+            && tokens.refresh.as_ref() != Some(refresh)
+            && tokens.age(self.now()) == Age::Fresh
+        {
+            return Ok(tokens.clone());
         }
         state.dead = Some(digest(refresh));
-        Trouble::NeedsLogin { why: format!("the login has ended ({})", code.unwrap_or_default()) }
+        Err(Trouble::NeedsLogin { why: format!("the login has ended ({})", code.unwrap_or_default()) })
     }
 }
 

@@ -296,9 +296,12 @@ async fn a_server_that_always_refuses_costs_one_renewal_and_one_action() {
         assert!(action.ends_with("run `hermesctl mcp login s`"), "{action}");
     }
     assert_eq!(fake.asked("grant_type").len(), 2);
+    // Once it was taken, a later refusal is news.
+    Bearer(account.clone()).accepted(&Secret::new(second.as_str()));
+    assert_eq!(refused(&account, 401, "Bearer", &second).await, Next::Retry);
     // A call that was refused with the old token is told to take the new one, without a renewal.
     assert_eq!(refused(&account, 401, "Bearer", &first).await, Next::Retry);
-    assert_eq!(fake.asked("grant_type").len(), 2);
+    assert_eq!(fake.asked("grant_type").len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,9 +333,37 @@ async fn a_login_that_hermes_agent_renewed_meanwhile_wins_over_a_refusal() {
         theirs.write(Part::Tokens, &tokens("at-7-aaaa", "rt-7-aaaa", NOW + 3000).to_file()).unwrap();
     }));
     let account = account(home.path(), &fake);
-    header(&account).await;
     assert_eq!(header(&account).await.as_deref(), Some("Bearer at-7-aaaa"));
     assert_eq!(stored_refresh(home.path()), "rt-7-aaaa");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_of_hermes_agent_belongs_to_the_address_it_was_first_used_for() {
+    let (home, fake) = (tempfile::tempdir().unwrap(), Fake::usual());
+    files(home.path()).write(Part::Tokens, &tokens("at-5-aaaa", "rt-5-aaaa", NOW + 3000).to_file()).unwrap();
+    assert_eq!(header(&account(home.path(), &fake)).await.as_deref(), Some("Bearer at-5-aaaa"));
+    let moved = account_with(home.path(), &fake, "https://evil.test/mcp", OauthConfig::default());
+    assert_eq!(header(&moved).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_share_the_failure_of_an_authorization_server_that_is_down() {
+    let (home, fake) = (tempfile::tempdir().unwrap(), Fake::usual());
+    ended_login(home.path());
+    fake.document(
+        "https://as.test/.well-known/oauth-authorization-server",
+        json!({"issuer": "https://as.test"}),
+    );
+    let account = account(home.path(), &fake);
+    for _ in 0..10 {
+        let next = refused(&account, 401, "Bearer", "Bearer at-0-aaaa").await;
+        assert!(matches!(next, Next::Later { .. }), "{next:?}");
+    }
+    let asked = fake.asked("oauth-protected-resource/mcp").len();
+    assert_eq!(asked, 1);
+    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    fake.document("https://as.test/.well-known/oauth-authorization-server", metadata(ISSUER));
+    assert_eq!(refused(&account, 401, "Bearer", "Bearer at-0-aaaa").await, Next::Retry);
 }
 
 #[tokio::test(start_paused = true)]
