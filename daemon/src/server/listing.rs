@@ -159,12 +159,17 @@ pub enum Problem {
     BadCursor,
     /// The list could not be read; what was known before stays.
     Unavailable(String),
+    /// Dropped: it breaks a rule of its transport.
+    AgainstRules(String),
 }
 
 impl Problem {
     /// Whether an item is missing from the listing because of it.
     pub fn drops_item(&self) -> bool {
-        matches!(self, Self::NotAnObject | Self::NoKey(_) | Self::Duplicate | Self::TooDeep)
+        matches!(
+            self,
+            Self::NotAnObject | Self::NoKey(_) | Self::Duplicate | Self::TooDeep | Self::AgainstRules(_)
+        )
     }
 }
 
@@ -185,6 +190,7 @@ impl fmt::Display for Note {
             Problem::TooManyPages(limit) => write!(f, "cut off after {limit} pages"),
             Problem::BadCursor => write!(f, "nextCursor is no text, taken as the end"),
             Problem::Unavailable(why) => write!(f, "not read: {why}"),
+            Problem::AgainstRules(why) => write!(f, "dropped, {why}"),
         }
     }
 }
@@ -299,6 +305,22 @@ impl Part {
     pub fn unavailable(list: ListKind, why: impl Into<String>) -> Self {
         let note = Note { list, item: String::new(), problem: Problem::Unavailable(why.into()) };
         Self { list, items: Items::Unread, notes: vec![note] }
+    }
+
+    /// Drops and notes every tool that `broken` says something about.
+    #[must_use]
+    pub fn without(mut self, broken: impl Fn(&ToolItem) -> Option<String>) -> Self {
+        if let Items::Tools(tools) = &mut self.items {
+            tools.retain(|tool| match broken(tool) {
+                None => true,
+                Some(why) => {
+                    let (list, item) = (self.list, tool.name.as_str().to_owned());
+                    self.notes.push(Note { list, item, problem: Problem::AgainstRules(why) });
+                    false
+                }
+            });
+        }
+        self
     }
 
     /// What was dropped, repaired or cut off.

@@ -151,7 +151,7 @@ impl Followers {
         if let Some(resource) = inner.resources.get_mut(uri) {
             resource.clients.remove(&client);
         }
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         self.changed.notify_one();
     }
@@ -167,7 +167,7 @@ impl Followers {
         let mut inner = self.lock();
         inner.listeners.leave(client);
         inner.resources.values_mut().for_each(|resource| drop(resource.clients.remove(&client)));
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         self.changed.notify_one();
     }
@@ -213,7 +213,7 @@ impl Followers {
         let mut inner = self.lock();
         inner.listeners.forgotten();
         inner.resources.values_mut().for_each(Resource::forgotten);
-        inner.tidy();
+        inner.tidy(self.own);
     }
 
     /// The next request for the server, if there is one; it counts as under way from now on.
@@ -261,7 +261,7 @@ impl Followers {
                 }
             }
         }
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         tell(owed);
     }
@@ -280,8 +280,19 @@ impl Followers {
         tell(told);
     }
 
+    /// Anything may have changed: every follower hears so of what it follows.
+    pub fn all_updated(&self, now: Instant) {
+        let mut told: Told = Vec::new();
+        let mut inner = self.lock();
+        for (key, resource) in &mut inner.resources {
+            resource.changed(key, key, &only_uri(key), now, &mut told);
+        }
+        drop(inner);
+        tell(told);
+    }
+
     /// Passes on the updates that had to wait.
-    pub(super) fn flush(&self, now: Instant) {
+    pub fn flush(&self, now: Instant) {
         let mut told: Told = Vec::new();
         let mut inner = self.lock();
         for (key, resource) in &mut inner.resources {
@@ -292,7 +303,7 @@ impl Followers {
     }
 
     /// When [`flush`](Self::flush) has something to do.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.lock().resources.values().filter_map(Resource::due).min()
     }
 
@@ -307,8 +318,10 @@ impl Followers {
 
 impl Inner {
     /// Drops resources that nobody follows and the server knows nothing of.
-    fn tidy(&mut self) {
-        self.resources.retain(|_, resource| resource.is_needed());
+    fn tidy(&mut self, own: Own) {
+        // Of its own resources nobody has to be told that the last follower is gone.
+        self.resources
+            .retain(|_, resource| resource.is_needed() && (own == Own::No || !resource.clients.is_empty()));
     }
 }
 
