@@ -40,6 +40,7 @@ mod namespaces;
 mod native_names;
 mod news_logs;
 mod news_resources;
+mod oauth;
 mod progress;
 mod relay;
 mod remote_http;
