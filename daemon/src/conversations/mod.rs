@@ -25,6 +25,7 @@ mod queries;
 mod reader;
 mod reading;
 mod reply;
+mod sessions_file;
 mod tally;
 mod tools;
 mod values;
