@@ -39,6 +39,8 @@ pub enum Verb {
     Logs(LogsArgs),
     /// Show who called what, when, with which outcome
     Audit(AuditArgs),
+    /// Show what happened in conversations: messages, approvals
+    Events(EventsArgs),
     /// Show latencies and outcomes by server and tool
     Stats(StatsArgs),
     /// Print all metrics in the Prometheus text format
@@ -182,6 +184,26 @@ pub struct AuditArgs {
     pub follow: bool,
 }
 
+/// Options of `events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Only events of this conversation
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Only this kind: message, conversation_rewritten, approval_requested, approval_resolved; may be given more than once
+    #[arg(long, value_name = "KIND")]
+    pub kind: Vec<String>,
+    /// Everything after this cursor (0: from the oldest kept) instead of the newest
+    #[arg(long, value_name = "CURSOR", conflicts_with = "lines")]
+    pub since: Option<u64>,
+    /// How many of the newest events
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub lines: u32,
+    /// Go on with new events until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
 /// Options of `stats`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
@@ -212,12 +234,16 @@ pub enum PinsAction {
         /// Only this server
         server: Option<String>,
     },
-    /// Make the changed text of a tool, or of all of a server, the one that counts
+    /// Make the changed text of one item, or of all of a server, the one that counts
     Approve {
         /// Name of the server
         server: String,
-        /// Name of the tool, as its server gave it; all that changed without it
+        /// Name of the tool or prompt as its server gave it, URI of a resource, or `instructions`; all
+        /// that changed without it
         name: Option<String>,
+        /// Only texts of this kind
+        #[arg(long, value_parser = ["tool", "prompt", "resource", "template", "instructions"])]
+        kind: Option<String>,
     },
 }
 

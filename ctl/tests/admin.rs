@@ -131,6 +131,21 @@ impl Control for Scripted {
         self.checked(&request.get_ref().home)?;
         Ok(Response::new(pb::DoctorResponse { findings: Vec::new() }))
     }
+    type EventsStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::EventsChunk, Status>>>;
+    async fn events(&self, request: Request<pb::EventsRequest>) -> Answer<Self::EventsStream> {
+        self.checked(&request.get_ref().home)?;
+        let event = |cursor| pb::Event {
+            cursor,
+            at_ms: 1,
+            kind: "message".into(),
+            session_key: "k".into(),
+            body_json: r#"{"type":"message","session_key":"k","role":"user","content":"hi\u001b[2J"}"#.into(),
+        };
+        let after = request.into_inner().after_cursor;
+        let chunk =
+            pb::EventsChunk { events: vec![event(8), event(9)], gap: after.is_some(), ..Default::default() };
+        Ok(Response::new(tokio_stream::iter(vec![Ok(chunk)])))
+    }
     type AuditStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::AuditChunk, Status>>>;
 
     async fn audit(&self, _request: Request<pb::AuditRequest>) -> Answer<Self::AuditStream> {
@@ -345,4 +360,17 @@ fn without_a_daemon_the_code_is_three_and_the_hint_says_how_to_start_it() {
     let text = err(&output);
     assert!(text.starts_with("error: cannot reach hermesd at "), "{text}");
     assert!(text.ends_with("hint: start it with `hermesctl daemon start`\n"), "{text}");
+}
+
+#[test]
+fn events_are_lines_for_people_and_objects_for_programs() {
+    let daemon = Daemon::start();
+    let text = out(&daemon.ctl(&["events"]));
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("  8  message  k  user: hi") && !text.contains('\u{1b}'), "{text}");
+    let json = out(&daemon.ctl(&["events", "--since", "3", "--json"]));
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["gap"], true, "what is not kept any more is said first");
+    assert_eq!((&lines[2]["cursor"], &lines[2]["role"]), (&9.into(), &"user".into()));
 }

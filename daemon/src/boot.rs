@@ -12,6 +12,7 @@ use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
 use crate::conversations::Conversations;
+use crate::conversations::watch::Watch;
 use crate::findings;
 use crate::guard;
 use crate::observe::Observe;
@@ -117,6 +118,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let conversations = Conversations::open(home.path());
     let (store, opening) = open_store(&paths).await;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
+    // Before anybody can connect: what is written from here on is new.
+    let events = Watch::start(home.path(), store.clone(), metrics.clone(), &groups.inner);
+    events.settled().await;
     let stats = Stats::default();
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
@@ -180,6 +184,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut reconciling = groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
+    groups.inner.spawn(events.clone().obey(config.clone()));
     let clients = Clients::default();
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
@@ -190,6 +195,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         store: store.clone(),
         metrics: metrics.clone(),
         stats: stats.clone(),
+        stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
     let observe = Observe {
@@ -212,6 +218,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             clients: clients.clone(),
             calls: calls.clone(),
             store: store.clone(),
+            watch: events,
             metrics: metrics.clone(),
             stats,
             pins_approved,

@@ -80,6 +80,6 @@ fn an_injection_is_reported_and_not_hidden() {
     let mut client = w.client(&["w"]);
     client.wait_tool("mcp_w_raw_args");
     let notes = notes(&w);
-    assert!(notes.contains("tool `raw_args`: its text looks like an injection"), "{notes}");
+    assert!(notes.contains("tool `raw_args`: its description looks like an injection"), "{notes}");
     assert!(w.ctl(["doctor"]).stdout.contains("looks like an injection"));
 }

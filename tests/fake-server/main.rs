@@ -17,7 +17,7 @@
 //! * `big {bytes, framing}`: so much text. `invalid_utf8 {}`: a bad byte inside the text.
 //! * `progress {n, every_ms}`: n progress notices, then the answer. `progress_odd {kind}`: `fabricated`,
 //!   `late`, `backwards` notices. `late_answer {ms}`: answers even when cancelled.
-//! * `notify {method, params}`: sends a notification first. `ask {method, params}`: sends a request to
+//! * `notify {method, params, times, after_ms}`: sends notifications first, or `after_ms` after its answer. `ask {method, params}`: sends a request to
 //!   the client and answers with what came back.
 //! * `env {}`, `cwd {}`, `fds {}`, `pid {}`, `argv {}`: what the process sees.
 //! * `set {key, value}`, `get {key}`: state of this process. `secret {nonce}`: a value made from the nonce.

@@ -25,7 +25,7 @@ pub(crate) fn takes_time(message: &Message) -> bool {
     let name = message.params_value()["name"].clone();
     matches!(
         name.as_str(),
-        Some("sleep" | "late_answer" | "progress" | "ask" | "add_tool" | "endless" | "big")
+        Some("sleep" | "late_answer" | "progress" | "ask" | "add_tool" | "endless" | "big" | "notify")
     )
 }
 
@@ -220,8 +220,18 @@ fn talks(shared: &Arc<Shared>, id: &str, name: &str, args: &Value, message: &Mes
         }
         "notify" => {
             let note = json!({"jsonrpc": "2.0", "method": args["method"], "params": args["params"]});
-            shared.out.message(&note.to_string());
-            text(shared, id, "notified");
+            let after = Duration::from_millis(number(args, "after_ms", 0));
+            let send = |shared: &Shared| {
+                (0..number(args, "times", 1)).for_each(|_| shared.out.message(&note.to_string()));
+            };
+            if after.is_zero() {
+                send(shared);
+                text(shared, id, "notified");
+            } else {
+                text(shared, id, "will notify");
+                std::thread::sleep(after);
+                send(shared);
+            }
         }
         "ask" => {
             let request = json!({"jsonrpc": "2.0", "id": format!("ask-{id}"), "method": args["method"], "params": args["params"]});

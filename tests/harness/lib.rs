@@ -6,6 +6,7 @@
 pub mod census;
 pub mod ctl;
 pub mod daemon;
+pub mod foreign;
 pub mod journal;
 pub mod script;
 pub mod shim;
@@ -14,6 +15,7 @@ pub mod world;
 
 pub use ctl::Ran;
 pub use daemon::{Daemon, kill};
+pub use foreign::ForeignWriter;
 pub use journal::Journal;
 pub use script::{Fork, Framing, Script};
 pub use shim::Shim;

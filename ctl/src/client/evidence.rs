@@ -30,7 +30,37 @@ impl Audit {
     }
 }
 
+/// Events as they come.
+#[derive(Debug)]
+pub struct Events {
+    peer: Peer,
+    stream: Streaming<pb::EventsChunk>,
+}
+
+impl Events {
+    /// The next events; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<pb::EventsChunk>, Failure> {
+        self.stream.message().await.map_err(|status| failure(self.peer, &status))
+    }
+}
+
 impl Client {
+    /// Events that match `wanted`; its home and follow are filled in here.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn events(&mut self, wanted: pb::EventsRequest, follow: Follow) -> Result<Events, Failure> {
+        let request = pb::EventsRequest { home: self.home.clone(), follow: follow == Follow::Yes, ..wanted };
+        let peer = self.peer;
+        Ok(Events { peer, stream: answer(self.peer, self.stub.events(Request::new(request)).await)? })
+    }
+
     /// Audit rows that match `wanted`; its home and follow are filled in here.
     ///
     /// # Errors
@@ -76,11 +106,17 @@ impl Client {
     ///
     /// # Errors
     /// As [`status`](Self::status).
-    pub async fn approve_pins(&mut self, server: &str, name: &str) -> Result<Vec<String>, Failure> {
+    pub async fn approve_pins(
+        &mut self,
+        server: &str,
+        kind: &str,
+        name: &str,
+    ) -> Result<Vec<String>, Failure> {
         let request = pb::ApprovePinsRequest {
             home: self.home.clone(),
             server: server.to_owned(),
             name: name.to_owned(),
+            kind: kind.to_owned(),
         };
         Ok(answer(self.peer, self.stub.approve_pins(timed(request, AT_HAND)).await)?.approved)
     }

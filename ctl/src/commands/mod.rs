@@ -9,6 +9,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod events;
 mod logs;
 mod mcp;
 mod pins;
@@ -104,6 +105,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Call(args) => call::run(cx, args).await,
         Verb::Logs(args) => logs::run(cx, &args).await,
         Verb::Audit(args) => audit::run(cx, args).await,
+        Verb::Events(args) => events::run(cx, args).await,
         Verb::Stats(args) => stats::run(cx, &args).await,
         Verb::Metrics => stats::metrics(cx).await,
         Verb::Pins(args) => pins::run(cx, args.action).await,

@@ -21,8 +21,9 @@ pub(super) async fn run(cx: &Context, action: Option<PinsAction>) -> Result<Done
             let pins = client.pins(server.as_deref().unwrap_or(""), Which::Changed).await?;
             cx.print(|| json::of(&pins), || diff(&pins.pins))?;
         }
-        PinsAction::Approve { server, name } => {
-            let approved = client.approve_pins(&server, name.as_deref().unwrap_or("")).await?;
+        PinsAction::Approve { server, name, kind } => {
+            let (name, kind) = (name.as_deref().unwrap_or(""), kind.as_deref().unwrap_or(""));
+            let approved = client.approve_pins(&server, kind, name).await?;
             cx.print(
                 || json::of(&approved),
                 || match approved.len() {

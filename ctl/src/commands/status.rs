@@ -75,6 +75,7 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         format!("configuration  {} ({})", status.config_file, status.config_state),
         format!("conversations  {}", status.conversations),
     ];
+    lines.extend(status.events.as_ref().map(events));
     lines.extend(status.traces.as_ref().map(traces));
     for line in lines {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
@@ -90,6 +91,15 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         out.push_str(&findings::render(&status.findings));
     }
     out
+}
+
+fn events(events: &pb::EventsStatus) -> String {
+    let kept = (events.latest_cursor + 1).saturating_sub(events.oldest_cursor);
+    let last = match events.last_at_ms {
+        0 => String::new(),
+        at => format!(", last {} at {}", events.last_kind, super::audit::when(at)),
+    };
+    format!("events         {}; {kept} kept, cursor {}{last}", events.watcher, events.latest_cursor)
 }
 
 fn traces(export: &pb::TraceExport) -> String {

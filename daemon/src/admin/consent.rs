@@ -4,6 +4,7 @@ use super::convert::millis;
 use super::evidence::hex;
 use super::service::Inner;
 use crate::call::permissions::is_below_daemon;
+use crate::catalog::vet::LOOKED_AT;
 use crate::config::{PinPolicy, ServerEntry};
 use crate::policy::approvals::{Decision, Judge};
 use crate::store::{Approved, FirstUse, Pin, PinKey, Pins, StoreError, UnixMs};
@@ -21,7 +22,8 @@ pub(super) async fn pins(
 ) -> Result<pb::ListPinsResponse, Status> {
     let pins = load(inner).await?;
     let wanted = |key: &PinKey, pin: &Pin| {
-        (request.server.is_empty() || key.server.as_str() == request.server)
+        key.name != LOOKED_AT
+            && (request.server.is_empty() || key.server.as_str() == request.server)
             && (!request.changed_only || pin.change.is_some())
     };
     let shown = pins.by_key.iter().filter(|(key, pin)| wanted(key, pin));
@@ -58,7 +60,7 @@ fn blocks(inner: &Inner, server: &str) -> bool {
     }
 }
 
-/// Makes the changed texts of one tool, or of all of a server, those that count.
+/// Makes the changed texts of one item, or of all of a server, those that count.
 pub(super) async fn approve_pins(
     inner: &Inner,
     request: &pb::ApprovePinsRequest,
@@ -69,20 +71,28 @@ pub(super) async fn approve_pins(
         let text = format!("nothing of server `{}` is pinned\nhint: see `hermesctl pins`", request.server);
         return Err(Status::not_found(text));
     }
-    if !request.name.is_empty() && !of_server().any(|(key, _)| key.name == request.name) {
+    let asked = |key: &PinKey| {
+        key.server.as_str() == request.server
+            && (request.name.is_empty() || key.name == request.name)
+            && (request.kind.is_empty() || key.kind == request.kind)
+    };
+    if !of_server().any(|(key, _)| asked(key)) {
         let text = format!(
-            "server `{}` has no pinned `{}`\nhint: see `hermesctl pins list {}`",
-            request.server, request.name, request.server
+            "server `{}` has no pinned {}`{}`\nhint: see `hermesctl pins list {}`",
+            request.server,
+            if request.kind.is_empty() { String::new() } else { format!("{} ", request.kind) },
+            request.name,
+            request.server
         );
         return Err(Status::not_found(text));
     }
     let mut approved = Vec::new();
-    for (key, pin) in of_server().filter(|(key, _)| request.name.is_empty() || key.name == request.name) {
+    for (key, pin) in of_server().filter(|(key, _)| asked(key)) {
         let Some(change) = &pin.change else { continue };
         let at = UnixMs::at(SystemTime::now());
         let done = inner.store.approve_pin(key.clone(), change.digest, OPERATOR.to_owned(), at).await;
         match done.map_err(|error| unusable(&error))? {
-            Approved::Yes => approved.push(key.name.clone()),
+            Approved::Yes => approved.push(format!("{} {}", key.kind, key.name)),
             Approved::Unknown | Approved::Moved => {
                 let text = format!(
                     "`{}` changed again just now\nhint: look at `hermesctl pins diff {}` once more",
@@ -92,14 +102,12 @@ pub(super) async fn approve_pins(
             }
         }
     }
-    let waiting = |(key, pin): (&PinKey, &Pin)| {
-        pin.change.is_some() && !(key.server.as_str() == request.server && approved.contains(&key.name))
-    };
+    let waiting = |(key, pin): (&PinKey, &Pin)| pin.change.is_some() && !asked(key);
     if pins.first_use != FirstUse::Trusted && !pins.by_key.iter().any(waiting) {
         // Everything that was lost has been looked at.
         inner.store.trust_first_use_again().await.map_err(|error| unusable(&error))?;
     }
-    tracing::info!(server = request.server, tools = ?approved, "pins approved by an operator");
+    tracing::info!(server = request.server, items = approved.join(", "), "pins approved by an operator");
     inner.pins_approved.send_modify(|count| *count += 1);
     Ok(pb::ApprovePinsResponse { approved })
 }

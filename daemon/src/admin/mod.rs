@@ -6,6 +6,7 @@
 mod consent;
 pub mod convert;
 pub mod diagnose;
+mod events;
 mod evidence;
 pub mod peer;
 pub mod serve;

@@ -3,10 +3,12 @@
 use super::consent;
 use super::convert::{self, Mask};
 use super::diagnose;
+use super::events;
 use super::evidence;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
+use crate::conversations::watch::Watch;
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::{ObjectWriter, one_line};
 use crate::names::{ProfileName, ServerName};
@@ -65,6 +67,8 @@ pub struct Inner {
     pub calls: Arc<CallPath>,
     /// hermesd.db.
     pub store: Store,
+    /// The watcher of state.db.
+    pub watch: Watch,
     /// Everything counted.
     pub metrics: Metrics,
     /// Figures by server and tool.
@@ -206,6 +210,7 @@ impl Control for Admin {
                 .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
+            events: Some(events::status(inner)),
             traces: convert::traces(inner.metrics.tracer(), inner.mask()),
         }))
     }
@@ -263,7 +268,8 @@ impl Control for Admin {
         let read = crate::call::route::read(&params);
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
-        let caller = Caller { client: crate::call::ADMIN, identity: Arc::new(admin_identity(&view)), view };
+        let identity = Arc::new(admin_identity(&view));
+        let caller = Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
@@ -374,6 +380,13 @@ impl Control for Admin {
     async fn audit(&self, request: Request<pb::AuditRequest>) -> Answer<Self::AuditStream> {
         self.inner.check_home(&request.get_ref().home)?;
         Ok(Response::new(evidence::audit(&self.inner, request.into_inner()).await?))
+    }
+
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<pb::EventsChunk, Status>> + Send>>;
+
+    async fn events(&self, request: Request<pb::EventsRequest>) -> Answer<Self::EventsStream> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(events::stream(&self.inner, request.into_inner()).await?))
     }
 
     async fn stats(&self, request: Request<pb::StatsRequest>) -> Answer<pb::StatsResponse> {

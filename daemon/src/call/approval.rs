@@ -2,10 +2,13 @@
 //!
 //! Owner of the waiting calls: [`Desk`], one for the daemon. Promise: a waiting call answers after
 //! [`ANSWER`] at the latest, because clients give up soon after; the decision that comes later is
-//! redeemed by the identical call. Progress keeps the client patient meanwhile. What stands
+//! redeemed by the identical call. Progress keeps the client patient meanwhile; a client that can show a
+//! form has its user asked. What stands
 //! (`allow-always`) counts only as long as the store has it.
 //! May not touch: who may see what.
 
+use super::elicit::Said;
+use super::question;
 use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::{Caller, ToolCall};
@@ -22,7 +25,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::{Kind, Span};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
@@ -51,6 +54,8 @@ pub enum ApprovalError {
     Denied {
         /// The number people saw.
         id: u64,
+        /// Who it was.
+        by: Judge,
     },
     /// Nobody decided in time.
     #[error("nobody allowed it within {limit:?} (approval {id})")]
@@ -95,6 +100,8 @@ type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     approvals: Mutex<Approvals>,
+    /// Calls about which a client's user is being asked.
+    pub(super) asked: Mutex<BTreeSet<u64>>,
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
@@ -122,7 +129,7 @@ pub(super) enum Passed {
     /// An earlier `allow-always`.
     Standing,
     /// A person decided about it.
-    Decided(Decision),
+    Decided(Decision, Judge),
 }
 
 impl Desk {
@@ -195,14 +202,15 @@ impl CallPath {
         let mut span = gated.span.child(Kind::Internal, || "wait for approval".into());
         let passed = self.wait(gated, &bound, progress).await;
         match &passed {
-            Ok(Passed::Decided(decision)) => span.set("hermes.decision", || decision.word()),
+            Ok(Passed::Decided(decision, _)) => span.set("hermes.decision", || decision.word()),
             Ok(Passed::Free | Passed::Standing) | Err(_) => {}
         }
         span.settle(&passed, ApprovalError::kind);
         passed
     }
 
-    /// Waits until somebody has decided about the call, or time is up.
+    /// Waits until somebody has decided about the call, or time is up. The client's own user is asked where
+    /// the client can do that; whoever decides first ends the other's question.
     async fn wait<S>(&self, gated: &Gated<'_>, bound: &Bound, progress: &S) -> Result<Passed, ApprovalError>
     where
         S: Fn(Box<RawValue>) + Sync,
@@ -227,10 +235,11 @@ impl CallPath {
         let until = started + limit.min(ANSWER);
         let mut ticks = tokio::time::interval_at(started + PROGRESS, PROGRESS);
         let mut step = 0;
+        let mut question = self.question(gated.caller, bound, gated.upstream, id);
         loop {
             match lock(&self.desk.approvals).redeem(id, Instant::now().into_std()) {
-                Standing::Allowed(decision) => return Ok(Passed::Decided(decision)),
-                Standing::Denied => return Err(ApprovalError::Denied { id }),
+                Standing::Allowed(decision, by) => return Ok(Passed::Decided(decision, by)),
+                Standing::Denied(by) => return Err(ApprovalError::Denied { id, by }),
                 Standing::Gone => return Err(ApprovalError::TimedOut { id, limit }),
                 Standing::Waits => {}
             }
@@ -244,6 +253,19 @@ impl CallPath {
                     // It stays on the list: the identical call redeems what is decided later.
                     waiting.id = None;
                     return Err(ApprovalError::Waiting { id });
+                }
+                said = question::answer(&mut question) => {
+                    question = None;
+                    match said {
+                        // Somebody else may have been faster; the next look finds out.
+                        Said::Decision(decision) => drop(self.respond_as_user(id, decision, gated.caller).await),
+                        // Not now: the call does not wait for others, who may still decide for its repetition.
+                        Said::Dismissed => {
+                            waiting.id = None;
+                            return Err(ApprovalError::Waiting { id });
+                        }
+                        Said::Nothing => {}
+                    }
                 }
                 _ = ticks.tick(), if gated.call.progress_token.is_some() => {
                     step += 1;
@@ -288,6 +310,7 @@ impl CallPath {
         let mut body = ObjectWriter::default();
         body.string("type", "approval_resolved").string("session_key", "").string("approval_id", id);
         body.string("decision", decision.word());
+        body.string("server", bound.server.as_str()).string("tool", bound.tool.as_str());
         self.tell("approval_resolved", body.finish()).await;
         Ok(outcome)
     }
@@ -315,7 +338,7 @@ impl CallPath {
         revoked
     }
 
-    fn shown(&self, caller: &Caller, upstream: &Upstream) -> Shown {
+    pub(super) fn shown(&self, caller: &Caller, upstream: &Upstream) -> Shown {
         let redactor = self.around.redactor.borrow().clone();
         let text = redactor.redact_json(upstream.arguments_text(), Scope::Patterns);
         let cut = text.floor_char_boundary(SHOWN);
@@ -334,6 +357,7 @@ impl CallPath {
         metrics.event(kind);
         let event = NewEvent {
             at: UnixMs::at(SystemTime::now()),
+            kind,
             session_key: String::new(),
             body: body.get().to_owned(),
         };

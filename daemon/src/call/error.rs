@@ -159,7 +159,7 @@ impl CallError {
                 format!("MCP server '{server}' was removed from the configuration. {executed} Do not retry.")
             }
             Self::Withheld(why) => format!(
-                "This tool of MCP server '{server}' is withheld: {why}. {executed} Do not retry; ask the user to look at \
+                "Withheld by hermesd, MCP server '{server}': {why}. {executed} Do not retry; ask the user to look at \
                  `hermesctl pins diff {server}`."
             ),
             Self::BreakerOpen(open) => format!(

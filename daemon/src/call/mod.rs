@@ -8,8 +8,13 @@
 mod answer;
 pub mod approval;
 mod calendar;
+mod elicit;
 pub mod error;
+mod events;
+pub mod follow;
+pub mod peer;
 pub mod permissions;
+mod question;
 mod record;
 pub mod result;
 pub mod retry;
@@ -28,12 +33,14 @@ use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
 use crate::server::handle::ServerHandle;
+use crate::server::news::hearer::Hearer;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError, WireHandle};
 use crate::store;
 use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use peer::Peer;
 use record::Record;
 use retry::{Decision, Trust};
 use route::Upstream;
@@ -52,6 +59,10 @@ pub struct Caller {
     pub view: Arc<View>,
     /// Who that is, for the audit.
     pub identity: Arc<store::Caller>,
+    /// The client itself, where it can be asked something.
+    pub peer: Option<Arc<dyn Peer>>,
+    /// Where news of servers go; `None`: it wants none.
+    pub hearer: Option<Arc<dyn Hearer>>,
 }
 
 /// What a client wants to use.
@@ -61,6 +72,8 @@ pub enum Target {
     Tool,
     /// `resources/read`.
     Resource,
+    /// `resources/subscribe`.
+    Subscription,
     /// `prompts/get`.
     Prompt,
     /// `completion/complete` for an argument of a prompt.
@@ -124,6 +137,7 @@ where
     let found = match call.target {
         Target::Tool => caller.view.tool(&call.name).cloned(),
         Target::Resource => caller.view.natives().resource(&call.name),
+        Target::Subscription => caller.view.natives().resource(&call.name).map(followed),
         Target::Prompt => caller.view.natives().prompt(&call.name),
         Target::PromptCompletion => caller.view.natives().prompt(&call.name).map(completing),
         Target::TemplateCompletion => caller.view.natives().resource(&call.name).map(completing),
@@ -157,6 +171,11 @@ fn completing(item: Arc<Tool>) -> Arc<Tool> {
     Arc::new(Tool { kind: ItemKind::Completion, ..Tool::clone(&item) })
 }
 
+/// The item as something to hear of.
+fn followed(item: Arc<Tool>) -> Arc<Tool> {
+    Arc::new(Tool { kind: ItemKind::Subscription, ..Tool::clone(&item) })
+}
+
 /// The steps, each with the reason why it stands where it stands.
 async fn walk<S>(
     path: &CallPath,
@@ -177,6 +196,9 @@ where
     let Origin::Server { server, raw } = &tool.origin else {
         // The built-in server has neither breaker nor slots, and checks its arguments itself.
         path.take_limits(caller, None)?;
+        if tool.kind == ItemKind::Subscription {
+            return Ok(Finish::builtin(redactor).apply(path.subscribe_own(caller, tool, call)).await);
+        }
         let reply = call_builtin(path, caller, tool, call).await;
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
@@ -187,25 +209,34 @@ where
     handle.breaker().check(now())?;
     // Before the arguments are looked at: a client in a loop must not cost more than this.
     path.take_limits(caller, Some(&config))?;
+    // It changes nothing and holds no slot: the news come whenever the server has some.
+    if tool.kind == ItemKind::Subscription {
+        let reply = follow::subscribe(caller, &handle, tool, call, idle).await?;
+        return Ok(Finish::of(&config, redactor).apply(reply).await);
+    }
     // Before anything waits: a model corrects itself at once, and nobody is asked about nonsense.
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    let passed = path.approve(&gated, progress).await?;
-    if let Passed::Decided(decision) = passed {
-        record.note("approval", decision.word());
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
         // Time has passed: what was true before the wait is looked at again.
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
-    } else if passed == Passed::Standing {
-        record.note("approval", "standing");
     }
     let finish = Finish::of(&config, redactor);
-    // Lists are known here; they need neither a slot nor the server.
+    // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
+    // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
+        let withheld = |kind, raw: &str| caller.view.natives().withheld(kind, server.as_str(), raw);
+        if let Some(why) = utility::subject(utility, &upstream).and_then(|(kind, raw)| withheld(kind, &raw)) {
+            return Err(CallError::Withheld(why));
+        }
         let listing = handle.listing().borrow().clone();
-        if let Some(reply) = utility::known(utility, listing.as_deref()) {
+        let hidden = |kind, raw: &str| withheld(kind, raw).is_some();
+        if let Some(reply) = utility::known(utility, listing.as_deref(), &hidden) {
             return Ok(finish.apply(reply).await);
         }
     }
@@ -221,19 +252,29 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = match outcome? {
+    let reply = as_asked(tool, raw, outcome?);
+    Ok(finish.apply(reply).await)
+}
+
+/// The server's answer in the form in which its client asked.
+fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
+    match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
             ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion => Reply::Result(result),
+            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
+                Reply::Result(result)
+            }
         },
         Answer::Error(error) => Reply::Error(error),
-    };
-    Ok(finish.apply(reply).await)
+    }
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
+        return reply;
+    }
+    if let Some(reply) = events::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }
     match path.around.conversations.call(tool.name.as_str(), call.upstream.arguments()).await {

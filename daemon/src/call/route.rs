@@ -17,7 +17,7 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
     match target {
         Target::Tool => {}
         // MCP 2025-11-25, Resources, error handling.
-        Target::Resource | Target::TemplateCompletion => {
+        Target::Resource | Target::Subscription | Target::TemplateCompletion => {
             return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}"));
         }
         Target::Prompt | Target::PromptCompletion => {

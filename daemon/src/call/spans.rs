@@ -44,6 +44,7 @@ pub(super) fn request(tracer: &Tracer, caller: &Caller, call: &ToolCall, item: O
     let method = match call.target {
         Target::Tool => "tools/call",
         Target::Resource => "resources/read",
+        Target::Subscription => "resources/subscribe",
         Target::Prompt => "prompts/get",
         Target::PromptCompletion | Target::TemplateCompletion => "completion/complete",
     };
@@ -130,7 +131,7 @@ fn has_name(kind: ItemKind) -> bool {
     match kind {
         ItemKind::Tool | ItemKind::Utility(_) | ItemKind::Prompt => true,
         // URIs are endless, and say what was read.
-        ItemKind::Resource | ItemKind::Completion => false,
+        ItemKind::Resource | ItemKind::Subscription | ItemKind::Completion => false,
     }
 }
 
@@ -147,7 +148,7 @@ fn about(span: &mut Span, kind: Option<ItemKind>, name: Option<&str>) {
             span.set("gen_ai.operation.name", || "execute_tool");
             span.set("gen_ai.tool.name", || name.to_owned());
         }
-        Some(ItemKind::Resource | ItemKind::Completion) | None => {}
+        Some(ItemKind::Resource | ItemKind::Subscription | ItemKind::Completion) | None => {}
     }
 }
 

@@ -19,6 +19,7 @@ use crate::names::{ClientId, ProfileName, RawTool, ServerName};
 use crate::policy::limits::{Ask, Limits};
 use crate::redact::Redactor;
 use crate::server::Servers;
+use crate::server::news::followers::Followers;
 use crate::store::{Day, Store};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::stats::Stats;
@@ -28,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// The number under which all admin commands call; sessions count from 1.
 pub const ADMIN: ClientId = ClientId(0);
@@ -54,6 +56,8 @@ pub struct Surroundings {
     pub metrics: Metrics,
     /// Counts for `stats`.
     pub stats: Stats,
+    /// The daemon ends: nobody shall wait for an event any more.
+    pub stopping: CancellationToken,
 }
 
 /// The road of all calls: its surroundings, and the state of its steps.
@@ -68,6 +72,7 @@ pub struct CallPath {
     meters: Mutex<HashMap<ServerName, HashMap<RawTool, Meter>>>,
     builtin: ServerName,
     pub(super) desk: Desk,
+    pub(super) own_news: Followers,
 }
 
 impl CallPath {
@@ -82,6 +87,7 @@ impl CallPath {
             meters: Mutex::default(),
             builtin: ServerName::new("hermes"),
             desk: Desk::default(),
+            own_news: Followers::builtin(),
         }
     }
 
@@ -101,10 +107,11 @@ impl CallPath {
         }
     }
 
-    /// Forgets limits and waiting calls of a client that is gone.
+    /// Forgets limits, waiting calls and subscriptions of a client that is gone.
     pub fn forget_client(&self, client: ClientId) {
         lock(&self.limits).forget(client);
         self.desk.forget(client);
+        self.stop_following(client);
     }
 
     /// Drops what is kept for servers that are not in `configured`.
@@ -144,7 +151,7 @@ impl CallPath {
         };
         let now = match tool.kind {
             ItemKind::Tool | ItemKind::Utility(_) => view.tool(tool.name.as_str()).cloned(),
-            ItemKind::Resource => view.natives().resource(tool.name.as_str()),
+            ItemKind::Resource | ItemKind::Subscription => view.natives().resource(tool.name.as_str()),
             ItemKind::Prompt => view.natives().prompt(tool.name.as_str()),
             ItemKind::Completion => {
                 let natives = view.natives();

@@ -28,6 +28,7 @@ pub(super) fn client_method(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Tool | ItemKind::Utility(_) => "tools/call",
         ItemKind::Resource => "resources/read",
+        ItemKind::Subscription => "resources/subscribe",
         ItemKind::Prompt => "prompts/get",
         ItemKind::Completion => "completion/complete",
     }
@@ -82,6 +83,9 @@ fn named(tool: &Tool, raw: &RawTool, upstream: &Upstream, traceparent: &str) -> 
         ItemKind::Resource => {
             Asked { method: "resources/read", params: with("uri", raw.as_str()), hole: None }
         }
+        ItemKind::Subscription => {
+            Asked { method: "resources/subscribe", params: with("uri", raw.as_str()), hole: None }
+        }
         ItemKind::Prompt => Asked { method: "prompts/get", params: with("name", raw.as_str()), hole: None },
         ItemKind::Completion => {
             let params = upstream.arguments().and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
@@ -109,8 +113,24 @@ fn named(tool: &Tool, raw: &RawTool, upstream: &Upstream, traceparent: &str) -> 
     }
 }
 
-/// The answer that needs no server.
-pub(super) fn known(utility: Utility, listing: Option<&Listing>) -> Option<Reply> {
+/// What a utility tool is asked about: the resource or prompt of that raw name; `None`: a list.
+pub(super) fn subject(utility: Utility, upstream: &Upstream) -> Option<(ItemKind, String)> {
+    let (kind, member) = match utility {
+        Utility::ListResources | Utility::ListPrompts => return None,
+        Utility::ReadResource => (ItemKind::Resource, "uri"),
+        Utility::GetPrompt => (ItemKind::Prompt, "name"),
+    };
+    let given = upstream.arguments().and_then(|raw| Members::parse(raw).ok())?;
+    Some((kind, given.text(member)?.into_owned()))
+}
+
+/// The answer that needs no server; what is `hidden` is not in it.
+pub(super) fn known(
+    utility: Utility,
+    listing: Option<&Listing>,
+    hidden: &dyn Fn(ItemKind, &str) -> bool,
+) -> Option<Reply> {
+    let kind = if utility == Utility::ListPrompts { ItemKind::Prompt } else { ItemKind::Resource };
     let (member, keys, items): (_, &[&str], &[Item]) = match utility {
         Utility::ListResources => {
             ("resources", &["uri", "name", "description", "mimeType"], listing.map_or(&[], |l| &l.resources))
@@ -125,7 +145,9 @@ pub(super) fn known(utility: Utility, listing: Option<&Listing>) -> Option<Reply
         let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), whole.remove(*key)?)));
         Value::Object(kept.filter(|(_, value)| !value.is_null()).collect())
     };
-    Some(text_result(&json!({ member: items.iter().map(short).collect::<Vec<_>>() })))
+    Some(text_result(
+        &json!({ member: items.iter().filter(|item| !hidden(kind, &item.key)).map(short).collect::<Vec<_>>() }),
+    ))
 }
 
 /// The answer of `read_resource` or `get_prompt`, from what the server gave.

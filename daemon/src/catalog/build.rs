@@ -5,17 +5,21 @@
 
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
+use super::greeting::Introduction;
 use super::native;
 use super::schema;
 use super::snapshot::{Catalog, ItemKind, Offered, Origin, ServerNotes, Tool, ToolHints};
-use super::vet::Verdict;
-use crate::config::{Config, ServerConfig};
+use super::vet::{TextKind, Verdict};
+use crate::config::{Config, ServerConfig, ServerEntry};
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Items of one list: what names each, and the raw item.
+pub type Items = Vec<(String, Box<RawValue>)>;
 
 /// What one server offers, as it listed it.
 #[derive(Debug, Clone)]
@@ -30,6 +34,10 @@ pub struct Offer {
     pub templates: Vec<(String, Box<RawValue>)>,
     /// Its prompts: raw name and raw item.
     pub prompts: Vec<(String, Box<RawValue>)>,
+    /// Its `instructions`, where it gives any.
+    pub instructions: Option<String>,
+    /// Kinds whose list was not read yet: what is missing there is not known to be missing.
+    pub unread: BTreeSet<TextKind>,
     /// Its `capabilities`; `None`: not known.
     pub capabilities: Option<Box<RawValue>>,
     /// Items its listing dropped or repaired, as sentences.
@@ -62,11 +70,23 @@ impl Offer {
             resources: Vec::new(),
             templates: Vec::new(),
             prompts: Vec::new(),
+            instructions: None,
+            unread: BTreeSet::new(),
             capabilities: None,
             notes: Vec::new(),
             dropped: 0,
             verdict: Verdict::default(),
         }
+    }
+
+    /// Its lists, each with what its items are.
+    pub fn items(&self) -> [(TextKind, &Items); 4] {
+        [
+            (TextKind::Tool, &self.tools),
+            (TextKind::Prompt, &self.prompts),
+            (TextKind::Resource, &self.resources),
+            (TextKind::Template, &self.templates),
+        ]
     }
 }
 
@@ -95,7 +115,21 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         notes.insert(offer.config.name.clone(), about);
     }
     let natives = native::collect(offers, &configured, config.daemon.name_limit);
-    Catalog::new(tools, natives, notes, config.daemon.profiles.clone())
+    let introductions = introductions(config, offers);
+    Catalog::new(tools, natives, notes, config.daemon.profiles.clone()).introducing(introductions)
+}
+
+/// Of every server that runs or could.
+fn introductions(config: &Config, offers: &[Offer]) -> BTreeMap<ServerName, Introduction> {
+    let enabled = config.servers.iter().filter(|(_, entry)| matches!(entry, ServerEntry::Enabled(_)));
+    let mut all: BTreeMap<ServerName, Introduction> =
+        enabled.map(|(name, _)| (name.clone(), Introduction::unknown())).collect();
+    for offer in offers {
+        if let Some(capabilities) = offer.capabilities.as_deref() {
+            all.insert(offer.config.name.clone(), Introduction::of(capabilities));
+        }
+    }
+    all
 }
 
 fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Vec<Arc<Tool>>, ServerNotes) {
@@ -142,7 +176,7 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
                 continue;
             }
         };
-        let withheld = offer.verdict.withheld.get(raw.as_str()).map(|why| Arc::from(why.as_str()));
+        let withheld = offer.verdict.withheld(TextKind::Tool, raw).map(Arc::from);
         match &withheld {
             Some(_) => about.withheld += 1,
             None => about.visible += 1,

@@ -3,10 +3,15 @@
 pub mod build;
 pub mod exposed;
 pub mod filter;
+pub mod greeting;
 pub mod keep;
+pub mod look;
 pub mod native;
 pub mod persisted;
 pub mod reconcile;
 pub mod schema;
 pub mod snapshot;
 pub mod vet;
+
+#[cfg(test)]
+mod corpora_tests;

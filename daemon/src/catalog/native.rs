@@ -6,6 +6,7 @@
 use super::build::{Offer, renamed};
 use super::exposed::{self, Utility};
 use super::snapshot::{ItemKind, Natives, Origin, ServerNotes, Tool, ToolHints};
+use super::vet::TextKind;
 use crate::jsonrpc::splice::Members;
 use crate::names::{ExposedName, RawTool, ServerName};
 use serde_json::json;
@@ -34,9 +35,9 @@ impl NativeView {
         Self {
             by_uri: table(&natives.resources),
             by_prompt: table(&natives.prompts),
-            resources: list("resources", &natives.resources),
-            resource_templates: list("resourceTemplates", &natives.templates),
-            prompts: list("prompts", &natives.prompts),
+            resources: list("resources", &shown(&natives.resources)),
+            resource_templates: list("resourceTemplates", &shown(&natives.templates)),
+            prompts: list("prompts", &shown(&natives.prompts)),
             templates: natives.templates,
         }
     }
@@ -65,10 +66,31 @@ impl NativeView {
         }))
     }
 
+    /// Why what `server` calls `raw` is withheld: a resource's URI or a prompt's name; `None`: it is not.
+    pub fn withheld(&self, kind: ItemKind, server: &str, raw: &str) -> Option<Arc<str>> {
+        let is_prompt = kind == ItemKind::Prompt;
+        let table = if is_prompt { &self.by_prompt } else { &self.by_uri };
+        let mut withheld = table.values().filter(|tool| tool.withheld.is_some());
+        let own = |tool: &&Arc<Tool>| match &tool.origin {
+            Origin::Server { server: own, raw: name } => own.as_str() == server && name.as_str() == raw,
+            Origin::Conversations { .. } => false,
+        };
+        if let Some(tool) = withheld.find(own) {
+            return tool.withheld.clone();
+        }
+        // What no list has may stand under a template that is withheld.
+        self.resource(raw).filter(|tool| !is_prompt && tool.server() == server)?.withheld.clone()
+    }
+
     /// The prompt that a client calls `name`.
     pub fn prompt(&self, name: &str) -> Option<Arc<Tool>> {
         self.by_prompt.get(name).cloned()
     }
+}
+
+/// The items that wait for nobody's approval.
+fn shown(items: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
+    items.iter().filter(|item| item.withheld.is_none()).cloned().collect()
 }
 
 /// The result of a list method.
@@ -90,23 +112,22 @@ pub(super) fn collect(offers: &[Offer], configured: &BTreeSet<ServerName>, limit
         for (uri, json) in &offer.resources {
             let name = if owners[uri.as_str()] > 1 { own_uri(server, uri) } else { uri.clone() };
             let json = if name == *uri { json.clone() } else { with_text(json, "uri", &name) };
-            natives.resources.push(item(server, uri, name, json, ItemKind::Resource));
+            let why = offer.verdict.withheld(TextKind::Resource, uri);
+            natives.resources.push(item(server, uri, name, json, ItemKind::Resource, why));
         }
         for (template, json) in &offer.templates {
-            natives.templates.push(item(
-                server,
-                template,
-                template.clone(),
-                json.clone(),
-                ItemKind::Resource,
-            ));
+            let why = offer.verdict.withheld(TextKind::Template, template);
+            let (name, json) = (template.clone(), json.clone());
+            natives.templates.push(item(server, template, name, json, ItemKind::Resource, why));
         }
         let raw: Vec<&str> = offer.prompts.iter().map(|(name, _)| name.as_str()).collect();
         let named = exposed::expose(server, configured, &raw, limit);
         for ((name, json), named) in offer.prompts.iter().zip(named) {
             let Some(exposed) = named.exposed else { continue };
             let json = renamed(json, exposed.as_str());
-            natives.prompts.push(item(server, name, exposed.as_str().to_owned(), json, ItemKind::Prompt));
+            let why = offer.verdict.withheld(TextKind::Prompt, name);
+            let exposed = exposed.as_str().to_owned();
+            natives.prompts.push(item(server, name, exposed, json, ItemKind::Prompt, why));
         }
     }
     for list in [&mut natives.resources, &mut natives.templates, &mut natives.prompts] {
@@ -115,14 +136,21 @@ pub(super) fn collect(offers: &[Offer], configured: &BTreeSet<ServerName>, limit
     natives
 }
 
-fn item(server: &ServerName, raw: &str, name: String, json: Box<RawValue>, kind: ItemKind) -> Arc<Tool> {
+fn item(
+    server: &ServerName,
+    raw: &str,
+    name: String,
+    json: Box<RawValue>,
+    kind: ItemKind,
+    withheld: Option<&str>,
+) -> Arc<Tool> {
     Arc::new(Tool {
         name: ExposedName::new(name),
         origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw) },
         json,
         schema: None,
         hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
-        withheld: None,
+        withheld: withheld.map(Arc::from),
         kind,
     })
 }
@@ -185,6 +213,7 @@ pub(super) fn utilities(
                 exposed.as_str().to_owned(),
                 empty(),
                 ItemKind::Utility(utility),
+                None,
             ))
         }));
     }

@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 
 /// What to keep of `listing`, learned with a configuration of `config_digest`.
 ///
-/// Items are kept as they are served; what was dropped is not kept.
+/// Items are kept as they are served; what was dropped is not kept, and neither is a list that was
+/// never read.
 pub fn to_record(listing: &Listing, config_digest: [u8; 32]) -> CatalogRecord {
     let raw = |items: &[Item]| items.iter().map(|item| item.raw.clone()).collect();
-    let items = ListKind::ALL.map(|list| {
+    let items = listing.read.iter().map(|list| {
         let items = match list {
             ListKind::Tools => listing.tools.iter().map(|tool| tool.raw.clone()).collect(),
             ListKind::Resources => raw(&listing.resources),
@@ -27,7 +28,7 @@ pub fn to_record(listing: &Listing, config_digest: [u8; 32]) -> CatalogRecord {
     });
     CatalogRecord {
         config_digest,
-        items: BTreeMap::from(items),
+        items: items.collect(),
         capabilities: listing.capabilities.clone(),
         instructions: listing.instructions.clone(),
     }

@@ -5,17 +5,18 @@
 //! on the blocking pool. A panic here ends the daemon (ARCHITECTURE.md).
 
 use super::build::{self, Builtin, Offer};
+use super::look;
 use super::snapshot::Catalog;
-use super::vet::{self, Stored};
+use super::vet::{self, Said, Stored, TextKind};
 use crate::config::Config;
 use crate::names::ServerName;
-use crate::policy::pins;
+use crate::policy::scan::Foreign;
 use crate::server::Servers;
 use crate::server::handle::ServerHandle;
-use crate::server::listing::{Item, Listing};
+use crate::server::listing::{Item, ListKind, Listing};
 use crate::store::{PinKey, Pins, Store, UnixMs};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,18 +49,19 @@ pub struct Reconcile {
 /// What was worked out from a listing, kept as long as the listing is.
 struct Known {
     listing: Arc<Listing>,
-    said: Arc<BTreeMap<String, pins::Pin>>,
+    said: Said,
+    /// What the scan finds in its own texts.
+    phrases: Vec<String>,
+    /// The names that are foreign to it, and where it uses them; looked for again when they change.
+    foreign: Foreign,
+    names: Vec<String>,
 }
-
-/// Findings of the scan, kept as long as nobody's tools change.
-type Findings = HashMap<ServerName, Vec<String>>;
 
 impl Reconcile {
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut revision = 0;
         let mut known: HashMap<ServerName, Known> = HashMap::new();
-        let mut findings = Findings::new();
         let mut pins = None;
         let mut told = BTreeSet::new();
         loop {
@@ -89,10 +91,10 @@ impl Reconcile {
                     }
                 });
             }
-            let work = Work { config, offers, current, builtins, pins, known, findings, revision };
+            let work = Work { config, offers, current, builtins, pins, known, revision };
             let built = tokio::task::spawn_blocking(move || work.run()).await;
             let done = built.expect("building a catalogue does not panic");
-            (pins, known, findings, revision) = (done.pins, done.known, done.findings, done.revision);
+            (pins, known, revision) = (done.pins, done.known, done.revision);
             warn_once(&done.catalog, &mut told);
             self.publish.send_replace(Arc::new(done.catalog));
             if !self.keep(done.put, done.forget).await {
@@ -149,7 +151,7 @@ impl Reconcile {
         if !forget.is_empty()
             && let Err(error) = self.store.forget_pins(forget).await
         {
-            tracing::warn!(%error, "pins of renamed tools stay");
+            tracing::warn!(%error, "pins of renamed and vanished items stay");
         }
         kept
     }
@@ -162,7 +164,7 @@ fn warn_once(catalog: &Catalog, told: &mut BTreeSet<(ServerName, String)>) {
         for warning in &about.warnings {
             let key = (server.clone(), warning.clone());
             if !told.contains(&key) {
-                tracing::warn!(%server, warning, "a tool is not what it should be");
+                tracing::warn!(%server, warning, "a text of a server is not what it should be");
             }
             now.insert(key);
         }
@@ -178,7 +180,6 @@ struct Work {
     builtins: Arc<Vec<Builtin>>,
     pins: Option<Pins>,
     known: HashMap<ServerName, Known>,
-    findings: Findings,
     revision: u64,
 }
 
@@ -186,7 +187,6 @@ struct Done {
     catalog: Catalog,
     pins: Option<Pins>,
     known: HashMap<ServerName, Known>,
-    findings: Findings,
     revision: u64,
     put: Vec<(PinKey, crate::store::Pin)>,
     forget: Vec<PinKey>,
@@ -200,8 +200,9 @@ impl Work {
         for offer in &mut self.offers {
             let name = &offer.config.name;
             let stored = self.pins.as_ref().map_or(Stored::Unreadable, Stored::Readable);
-            let mut verdict = vet::vet(offer, &self.known[name].said, stored, now);
-            verdict.warnings.extend(self.findings.get(name).into_iter().flatten().cloned());
+            let known = &self.known[name];
+            let mut verdict = vet::vet(offer, &known.said, stored, now);
+            verdict.warnings.extend(known.phrases.iter().chain(&known.names).cloned());
             put.append(&mut verdict.put);
             forget.append(&mut verdict.forget);
             offer.verdict = verdict;
@@ -212,39 +213,43 @@ impl Work {
         }
         let revision = self.revision + 1;
         let catalog = build::build(&self.config, &self.offers, &self.builtins).numbered(revision);
-        Done { catalog, pins: self.pins, known: self.known, findings: self.findings, revision, put, forget }
+        Done { catalog, pins: self.pins, known: self.known, revision, put, forget }
     }
 
-    /// Works out what is new since the last run.
+    /// Works out what is new since the last run; a text that did not change is not read again.
     fn learn(&mut self) {
-        let same = |known: &HashMap<ServerName, Known>, name: &ServerName, listing: &Arc<Listing>| {
-            known.get(name).is_some_and(|known| Arc::ptr_eq(&known.listing, listing))
-        };
-        let unchanged = self.known.len() == self.offers.len()
-            && self
-                .offers
-                .iter()
-                .zip(&self.current)
-                .all(|(offer, listing)| same(&self.known, &offer.config.name, listing));
-        if unchanged {
-            return;
-        }
         let mut known = HashMap::with_capacity(self.offers.len());
         for (offer, listing) in self.offers.iter().zip(&self.current) {
             let name = offer.config.name.clone();
-            let said = match self.known.remove(&name) {
-                Some(old) if Arc::ptr_eq(&old.listing, listing) => old.said,
-                _ => Arc::new(vet::said(offer)),
+            let foreign = look::foreign(&name, &self.offers);
+            let mut about = match self.known.remove(&name) {
+                Some(old) if Arc::ptr_eq(&old.listing, listing) && old.foreign == foreign => {
+                    known.insert(name, old);
+                    continue;
+                }
+                Some(old) if Arc::ptr_eq(&old.listing, listing) => old,
+                _ => Known {
+                    listing: listing.clone(),
+                    said: vet::said(offer),
+                    phrases: look::phrases(offer),
+                    foreign: Foreign::default(),
+                    names: Vec::new(),
+                },
             };
-            known.insert(name, Known { listing: listing.clone(), said });
+            about.names = look::names(offer, &foreign);
+            about.foreign = foreign;
+            known.insert(name, about);
         }
         self.known = known;
-        // A text is judged by the names of all other servers too, so all are looked through again.
-        let look = |offer: &Offer| {
-            let name = &offer.config.name;
-            (name.clone(), vet::findings(offer, &vet::foreign(name, &self.offers)))
-        };
-        self.findings = self.offers.iter().map(look).collect();
+    }
+}
+
+fn kind(list: ListKind) -> TextKind {
+    match list {
+        ListKind::Tools => TextKind::Tool,
+        ListKind::Resources => TextKind::Resource,
+        ListKind::Templates => TextKind::Template,
+        ListKind::Prompts => TextKind::Prompt,
     }
 }
 
@@ -262,6 +267,8 @@ fn offer(
         resources: items(&listing.resources),
         templates: items(&listing.templates),
         prompts: items(&listing.prompts),
+        instructions: listing.instructions.clone(),
+        unread: ListKind::ALL.into_iter().filter(|list| !listing.read.contains(list)).map(kind).collect(),
         capabilities: listing.capabilities.clone(),
         notes,
         dropped,

@@ -6,6 +6,7 @@
 
 use super::exposed::Utility;
 use super::filter::{self, Spelling, ToolNames};
+use super::greeting::{Greeting, Introduction};
 use super::native::{self, NativeView};
 use crate::config::{ProfileConfig, ProfileConversations};
 use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
@@ -73,6 +74,8 @@ pub enum ItemKind {
     Utility(Utility),
     /// `resources/read`; `raw` of the origin is the URI.
     Resource,
+    /// `resources/subscribe`.
+    Subscription,
     /// `prompts/get`; `raw` of the origin is the prompt's name.
     Prompt,
     /// `completion/complete` for a resource template or a prompt.
@@ -143,6 +146,7 @@ pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     natives: Natives,
     notes: BTreeMap<ServerName, ServerNotes>,
+    introductions: BTreeMap<ServerName, Introduction>,
     profiles: BTreeMap<ProfileName, ProfileConfig>,
     views: Mutex<HashMap<(ProfileName, Only), Arc<View>>>,
 }
@@ -156,7 +160,14 @@ impl Catalog {
         profiles: BTreeMap<ProfileName, ProfileConfig>,
     ) -> Self {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { revision: 0, tools, natives, notes, profiles, views: Mutex::default() }
+        let introductions = BTreeMap::new();
+        Self { revision: 0, tools, natives, notes, introductions, profiles, views: Mutex::default() }
+    }
+
+    /// With what servers say about themselves as a whole.
+    #[must_use]
+    pub fn introducing(self, introductions: BTreeMap<ServerName, Introduction>) -> Self {
+        Self { introductions, ..self }
     }
 
     /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
@@ -194,12 +205,19 @@ impl Catalog {
     pub fn view(&self, profile: &ProfileName, only: Only) -> Arc<View> {
         let mut views = self.views.lock().expect("nothing panics while holding it");
         let key = (profile.clone(), only);
-        views.entry(key).or_insert_with(|| Arc::new(self.make_view(profile, only))).clone()
+        views.entry(key).or_insert_with(|| Arc::new(self.greeted(self.make_view(profile, only)))).clone()
+    }
+
+    fn greeted(&self, view: View) -> View {
+        let seen = self.introductions.iter().filter(|(server, _)| view.sees(server.as_str()));
+        let greeting = Greeting::of(seen.map(|(_, introduction)| introduction));
+        View { greeting, ..view }
     }
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
         let Some(config) = self.profiles.get(profile) else {
-            return View::of(profile.clone(), only, Quota::default(), Vec::new(), Natives::default());
+            let seen = Seen::Only(Vec::new());
+            return View::of(profile.clone(), only, seen, Quota::default(), Vec::new(), Natives::default());
         };
         let shown: Vec<&Arc<Tool>> = self.tools.iter().filter(|tool| shows(config, only, tool)).collect();
         let names: Vec<ToolNames<'_>> = shown
@@ -225,7 +243,8 @@ impl Catalog {
             templates: of(&self.natives.templates),
             prompts: of(&self.natives.prompts),
         };
-        View::of(profile.clone(), only, quota, tools, natives)
+        let seen = config.servers.clone().map_or(Seen::All, Seen::Only);
+        View::of(profile.clone(), only, seen, quota, tools, natives)
     }
 }
 
@@ -261,27 +280,58 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
     }
 }
 
+/// The servers that a profile shows.
+#[derive(Debug)]
+enum Seen {
+    All,
+    Only(Vec<String>),
+}
+
 /// What one profile sees.
 #[derive(Debug)]
 pub struct View {
     profile: ProfileName,
     only: Only,
+    seen: Seen,
     quota: Quota,
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<ExposedName, Arc<Tool>>,
     list: Box<RawValue>,
     digest: [u8; 32],
     natives: NativeView,
+    greeting: Greeting,
 }
 
 impl View {
-    fn of(profile: ProfileName, only: Only, quota: Quota, tools: Vec<Arc<Tool>>, natives: Natives) -> Self {
+    fn of(
+        profile: ProfileName,
+        only: Only,
+        seen: Seen,
+        quota: Quota,
+        tools: Vec<Arc<Tool>>,
+        natives: Natives,
+    ) -> Self {
         let by_name = tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect();
         let tools: Vec<Arc<Tool>> = tools.into_iter().filter(|tool| tool.withheld.is_none()).collect();
         let list = native::list("tools", &tools);
         let digest = Sha256::digest(list.get().as_bytes()).into();
         let natives = NativeView::of(natives);
-        Self { profile, only, quota, tools, by_name, list, digest, natives }
+        let greeting = Greeting::default();
+        Self { profile, only, seen, quota, tools, by_name, list, digest, natives, greeting }
+    }
+
+    /// What a session begins with.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Whether it shows anything of `server`.
+    pub fn sees(&self, server: &str) -> bool {
+        self.only != Only::Conversations
+            && match &self.seen {
+                Seen::All => true,
+                Seen::Only(names) => names.iter().any(|name| name == server),
+            }
     }
 
     /// Resources, templates and prompts.

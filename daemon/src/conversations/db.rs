@@ -58,6 +58,17 @@ pub(super) struct StateDb {
     openings: u64,
 }
 
+/// The state of the database without its content: equal means that nothing was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Inode of the file.
+    pub(super) inode: u64,
+    /// Which connection was asked: what it counts compares within one only.
+    opening: u64,
+    /// `PRAGMA data_version`.
+    version: i64,
+}
+
 #[derive(Debug)]
 struct Opened {
     connection: Connection,
@@ -175,6 +186,22 @@ impl StateDb {
         self.opened = None;
     }
 
+    /// Whether something was committed since another stamp was taken; a few microseconds.
+    /// # Errors
+    /// As [`StateDb::read`].
+    pub(super) fn stamp(&mut self) -> Result<Stamp, DbError> {
+        let opened = self.current()?;
+        let version = opened
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        let inode = FileId::of(&self.path)?.inode;
+        match version {
+            Ok(version) => Ok(Stamp { inode, opening: self.openings, version }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
     /// Runs `work` on one moment of the database.
     /// # Errors
     /// [`DbError`]. After any error but a lock the connection is closed, so that the next read starts afresh.
@@ -183,13 +210,15 @@ impl StateDb {
         work: impl FnOnce(&Snapshot<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, DbError> {
         let result = self.current()?.read(work);
-        result.map_err(|error| {
-            let error = sorted(error, DbError::Query);
-            if !matches!(error, DbError::Locked(_)) {
-                self.close();
-            }
-            error
-        })
+        result.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&mut self, error: rusqlite::Error) -> DbError {
+        let error = sorted(error, DbError::Query);
+        if !matches!(error, DbError::Locked(_)) {
+            self.close();
+        }
+        error
     }
 
     /// The connection to what is at the path now.

@@ -4,6 +4,7 @@
 //! bytes never change while the daemon runs. Limits are in the descriptions only, since a value
 //! outside is moved to the nearer end and not refused.
 
+use super::events::Kind;
 use super::messages::Role;
 use super::tools::Tool as Name;
 use crate::names::RawTool;
@@ -98,12 +99,13 @@ fn words(name: Name) -> (&'static str, &'static str) {
         ),
         Name::EventsPoll => (
             "Poll events",
-            "Returns at once what happened after a cursor: new messages, approvals asked for, approvals decided. \
-             Pass next_cursor as after_cursor the next time.",
+            "Returns at once what happened after a cursor: new messages, messages taken back, approvals asked for and \
+             decided. Pass next_cursor as after_cursor the next time.",
         ),
         Name::EventsWait => (
             "Wait for an event",
-            "Waits until something happens after a cursor and returns that one event, or says that the time is over.",
+            "Waits until something happens after a cursor and returns that one event, or says that the time is over. Pass \
+             next_cursor as after_cursor the next time; begin with latest_cursor of events_poll.",
         ),
         Name::MessagesSend => (
             "Send a message",
@@ -175,6 +177,7 @@ fn input_schema(name: Name) -> Value {
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
                 "limit": whole(20, "Longest list, 1 to 200."),
+                "kinds": kinds(),
             }),
             &[],
         ),
@@ -183,6 +186,7 @@ fn input_schema(name: Name) -> Value {
                 "after_cursor": whole(0, "The last cursor seen; 0 for the oldest event kept."),
                 "session_key": optional_text("Only events of this conversation."),
                 "timeout_ms": whole(30_000, "Longest wait in milliseconds, 0 to 300000."),
+                "kinds": kinds(),
             }),
             &[],
         ),
@@ -259,8 +263,17 @@ fn output_schema(name: Name) -> Value {
             });
             answer(json!({ "message_id": string, "count": whole, "attachments": list_of(item) }))
         }
-        Name::EventsPoll => answer(json!({ "events": list, "next_cursor": whole })),
-        Name::EventsWait => answer(json!({ "event": { "type": ["object", "null"] } })),
+        Name::EventsPoll => {
+            let mut fields = cursors();
+            fields["events"] = list_of(event());
+            with_marks(answer(fields))
+        }
+        Name::EventsWait => {
+            let mut fields = cursors();
+            let none = json!({ "type": "null" });
+            fields["event"] = json!({ "anyOf": [event(), none] });
+            with_marks(answer(fields))
+        }
         Name::MessagesSend => answer(json!({ "success": { "type": "boolean" } })),
         Name::ChannelsList => {
             let fields =
@@ -272,6 +285,49 @@ fn output_schema(name: Name) -> Value {
             answer(json!({ "resolved": { "type": "boolean" }, "approval_id": string, "decision": string }))
         }
     }
+}
+
+/// Where an answer of the event log stands in it.
+fn cursors() -> Value {
+    let cursor = |text: &str| json!({ "type": "integer", "description": text });
+    json!({
+        "next_cursor": cursor("Pass this as after_cursor the next time."),
+        "oldest_cursor": cursor("The oldest event kept."),
+        "latest_cursor": cursor("The newest event there ever was."),
+    })
+}
+
+/// What an answer of the event log may say besides.
+fn with_marks(mut schema: Value) -> Value {
+    let mark = |text: &str| json!({ "type": "boolean", "description": text });
+    schema["properties"]["gap"] =
+        mark("Events after after_cursor are no longer kept: read the conversations again.");
+    schema["properties"]["reset"] = mark("after_cursor is of another log: go on from next_cursor.");
+    schema["properties"]["reason"] = json!({ "type": "string", "description": "Why there is no event: timeout, reset, or restart (ask again)." });
+    schema
+}
+
+fn event() -> Value {
+    let string = json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "properties": {
+            "cursor": { "type": "integer" },
+            "type": { "type": "string", "enum": Kind::ALL.map(Kind::word) },
+            "session_key": string, "role": string, "content": string, "timestamp": string, "message_id": string,
+            "truncated": { "type": "boolean" }, "removed": { "type": "integer" }, "reason": string,
+            "approval_id": string, "decision": string, "server": string, "tool": string,
+        },
+        "required": ["cursor", "type", "session_key"],
+    })
+}
+
+fn kinds() -> Value {
+    json!({
+        "anyOf": [{ "type": "array", "items": { "type": "string", "enum": Kind::ALL.map(Kind::word) } }, { "type": "null" }],
+        "default": null,
+        "description": "Only events of these kinds; gap markers come in any case.",
+    })
 }
 
 /// Clients check structured content even of errors, so the schema has room for both.

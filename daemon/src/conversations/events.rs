@@ -1,34 +1,50 @@
 //! Events of conversations: what becomes one, and how a page of the log is answered.
 //!
-//! Pure: rows, cursors and the clock come in. Promise: nothing is missed, repeated or reordered,
-//! whatever the writer's clock says: rows are ordered by their id, and rows that a rewrite stores
-//! again under new ids are recognised. Not wired up yet: the log itself belongs to hermesd.db.
+//! Pure. Rows and cursors come in. Promise: an event shows what a person would see, no more; a client
+//! that follows `next_cursor` sees every kept event once, in order, and is told when some are missing.
 
 use super::content::Content;
 use serde_json::{Map, Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest text of one event, in characters. What is cut is marked.
 pub const TEXT_LIMIT: usize = 500;
-/// How many events are kept.
-pub const KEPT_EVENTS: u64 = 100_000;
-/// How long an event is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// How many messages of a session are remembered to recognise a rewrite.
-pub const TRAIL_LIMIT: usize = 400;
+/// What happens in conversations; the names are those of `kinds` in `events_poll`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A message.
+    Message,
+    /// Messages of a conversation were taken back or stored again under other ids.
+    Rewritten,
+    /// Events are missing from here: state.db was replaced.
+    Gap,
+    /// A call waits for approval.
+    ApprovalRequested,
+    /// It was decided.
+    ApprovalResolved,
+}
+
+impl Kind {
+    /// All, in the order in which they are documented.
+    pub const ALL: [Self; 5] =
+        [Self::Message, Self::Rewritten, Self::Gap, Self::ApprovalRequested, Self::ApprovalResolved];
+
+    /// The word in events and filters.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Rewritten => "conversation_rewritten",
+            Self::Gap => crate::store::GAP,
+            Self::ApprovalRequested => "approval_requested",
+            Self::ApprovalResolved => "approval_resolved",
+        }
+    }
+}
 
 /// Number of an event in the log. Rises by one with each event, never runs backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor(pub u64);
 
 impl Cursor {
-    /// Where a new log starts: microseconds since 1970, so that a log which was lost and made anew
-    /// goes on above the old one. Stays below 2^53, which every JSON reader keeps exact, until 2255.
-    pub fn first(now: SystemTime) -> Self {
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1))
-    }
-
     /// The one after this.
     #[must_use]
     pub fn next(self) -> Self {
@@ -74,7 +90,7 @@ pub fn of_message(session_key: &str, row: &MessageRow) -> Option<Map<String, Val
     }
     let cut = text.char_indices().nth(TEXT_LIMIT).map(|(end, _)| end);
     let mut event = members(json!({
-        "type": "message",
+        "type": Kind::Message.word(),
         "session_key": session_key,
         "role": row.role,
         "content": &text[..cut.unwrap_or(text.len())],
@@ -88,11 +104,15 @@ pub fn of_message(session_key: &str, row: &MessageRow) -> Option<Map<String, Val
     Some(event)
 }
 
-/// The event of a decided approval.
-pub fn of_decision(session_key: &str, approval_id: &str, decision: &str) -> Map<String, Value> {
-    members(json!({
-        "type": "approval_resolved", "session_key": session_key, "approval_id": approval_id, "decision": decision,
-    }))
+/// The event of a conversation whose messages were taken back or stored again under other ids.
+/// `removed` of the messages that were told are gone.
+pub fn of_rewrite(session_key: &str, removed: usize) -> Map<String, Value> {
+    members(json!({ "type": Kind::Rewritten.word(), "session_key": session_key, "removed": removed }))
+}
+
+/// The marker that messages of any conversation may be missing before it.
+pub fn of_gap(reason: &str) -> Map<String, Value> {
+    members(json!({ "type": Kind::Gap.word(), "session_key": "", "reason": reason }))
 }
 
 fn members(object: Value) -> Map<String, Value> {
@@ -139,6 +159,32 @@ impl Window {
         }
     }
 
+    /// The answer of `events_wait`: the first event of `page`, or why there is none. `None`: there is
+    /// nothing to tell yet.
+    pub fn first(self, after_cursor: u64, page: Vec<(Cursor, Map<String, Value>)>) -> Option<Value> {
+        let reset = self.position(after_cursor) == Position::Reset;
+        if page.is_empty() && !reset {
+            return None;
+        }
+        let mut answer = self.answer(after_cursor, page);
+        let event = answer["events"].as_array_mut().and_then(|events| events.pop()).unwrap_or_default();
+        Some(self.waited(answer, event, "reset"))
+    }
+
+    /// The answer of `events_wait` when nothing happened: `reason` says why it ends.
+    pub fn nothing(self, after_cursor: u64, reason: &str) -> Value {
+        self.waited(self.answer(after_cursor, Vec::new()), Value::Null, reason)
+    }
+
+    fn waited(self, answer: Value, event: Value, reason: &str) -> Value {
+        let mut waited = members(json!({ "event": event }));
+        if event.is_null() {
+            waited.insert("reason".to_owned(), reason.into());
+        }
+        waited.extend(members(answer).into_iter().filter(|(name, _)| name != "events"));
+        Value::Object(waited)
+    }
+
     /// The answer of `events_poll`: `page` holds the events found from the position on, in order.
     ///
     /// A gap is marked with `gap: true`, a reset with `reset: true` and the newest cursor to go on from.
@@ -147,7 +193,9 @@ impl Window {
         let next = match (page.last(), position) {
             (_, Position::Reset) => self.latest.0,
             (Some((last, _)), _) => last.0,
-            (None, _) => after_cursor,
+            // Or the same gap would be told again and again.
+            (None, Position::Gap { from }) => from.0.saturating_sub(1),
+            (None, Position::Whole { .. }) => after_cursor,
         };
         let events: Vec<Value> = match position {
             Position::Reset => Vec::new(),
@@ -165,90 +213,12 @@ impl Window {
         }
         answer
     }
-
-    /// The oldest event to keep, if `fresh` is the oldest one that is not older than [`KEPT_FOR`].
-    pub fn keep_from(self, fresh: Cursor) -> Cursor {
-        let by_count = Cursor((self.latest.0 + 1).saturating_sub(KEPT_EVENTS));
-        self.oldest.max(by_count).max(fresh.min(self.latest.next()))
-    }
 }
 
 fn numbered(cursor: Cursor, event: Map<String, Value>) -> Value {
     let mut whole = Map::from_iter([("cursor".to_owned(), Value::from(cursor.0))]);
     whole.extend(event);
     Value::Object(whole)
-}
-
-/// The last messages of one session, to tell new rows from old ones that were written again.
-///
-/// Hermes Agent rewrites a session by deleting its rows and inserting those that stay, with new ids
-/// and new times. `T` is whatever identifies a message by what it says: role and content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trail<T> {
-    known: Vec<T>,
-}
-
-impl<T> Default for Trail<T> {
-    fn default() -> Self {
-        Self { known: Vec::new() }
-    }
-}
-
-/// What happened to the rows that were known before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// They are still there.
-    Kept,
-    /// Some are gone: the rows that came are, at least in part, the same messages again.
-    Rewritten,
-}
-
-impl<T: PartialEq + Clone> Trail<T> {
-    /// Takes the rows above the last known id, in order of their ids, and says which of them are
-    /// new, by index in `rows`.
-    pub fn advance(&mut self, rows: &[T], known: Known) -> Vec<usize> {
-        let new = match known {
-            Known::Kept => (0..rows.len()).collect(),
-            Known::Rewritten => unmatched(&self.known, rows),
-        };
-        if known == Known::Rewritten {
-            self.known.clear();
-        }
-        self.known.extend_from_slice(rows);
-        let surplus = self.known.len().saturating_sub(TRAIL_LIMIT);
-        self.known.drain(..surplus);
-        new
-    }
-}
-
-/// Indices of `rows` outside a longest common subsequence with `known`.
-fn unmatched<T: PartialEq>(known: &[T], rows: &[T]) -> Vec<usize> {
-    let width = rows.len() + 1;
-    // longest[i * width + j]: the longest common subsequence of known[i..] and rows[j..].
-    let mut longest = vec![0_u32; (known.len() + 1) * width];
-    for i in (0..known.len()).rev() {
-        for j in (0..rows.len()).rev() {
-            longest[i * width + j] = if known[i] == rows[j] {
-                longest[(i + 1) * width + j + 1] + 1
-            } else {
-                longest[(i + 1) * width + j].max(longest[i * width + j + 1])
-            };
-        }
-    }
-    let (mut i, mut new) = (0, Vec::new());
-    for j in 0..rows.len() {
-        // Skip known rows as long as that costs no match.
-        while i < known.len() && known[i] != rows[j] && longest[(i + 1) * width + j] == longest[i * width + j]
-        {
-            i += 1;
-        }
-        if i < known.len() && known[i] == rows[j] {
-            i += 1;
-        } else {
-            new.push(j);
-        }
-    }
-    new
 }
 
 #[cfg(test)]
@@ -310,11 +280,11 @@ mod tests {
 
     #[test]
     fn answers_say_where_the_log_begins_and_ends_and_where_to_go_on() {
-        let event = of_decision("k", "a1", "deny");
+        let event = of_rewrite("k", 1);
         assert_eq!(
             window(10, 20).answer(5, vec![(Cursor(10), event)]),
             json!({
-                "events": [{"cursor": 10, "type": "approval_resolved", "session_key": "k", "approval_id": "a1", "decision": "deny"}],
+                "events": [{"cursor": 10, "type": "conversation_rewritten", "session_key": "k", "removed": 1}],
                 "next_cursor": 10, "oldest_cursor": 10, "latest_cursor": 20, "gap": true,
             })
         );
@@ -326,38 +296,32 @@ mod tests {
     }
 
     #[test]
-    fn a_new_log_goes_on_above_the_old_one() {
-        let day = UNIX_EPOCH + Duration::from_secs(1_779_000_000);
-        let busy_day_later = Cursor(Cursor::first(day).0 + 1_000_000);
-        assert!(Cursor::first(day + Duration::from_secs(86_400)) > busy_day_later);
-        assert!(Cursor::first(day).0 < 1 << 53);
-        assert_eq!(Cursor::first(UNIX_EPOCH - Duration::from_secs(1)), Cursor(1));
+    fn a_wait_ends_with_the_first_event_or_a_reset() {
+        let event = of_rewrite("k", 2);
+        assert_eq!(window(10, 20).first(20, Vec::new()), None);
+        assert_eq!(
+            window(10, 20).first(9, vec![(Cursor(12), event)]),
+            Some(json!({
+                "event": {"cursor": 12, "type": "conversation_rewritten", "session_key": "k", "removed": 2},
+                "next_cursor": 12, "oldest_cursor": 10, "latest_cursor": 20,
+            }))
+        );
+        let reset = window(10, 20).first(21, Vec::new()).unwrap();
+        assert_eq!(
+            (&reset["reset"], &reset["reason"], &reset["event"]),
+            (&json!(true), &json!("reset"), &Value::Null)
+        );
+        assert_eq!(window(10, 20).nothing(20, "timeout")["reason"], json!("timeout"));
     }
 
     #[test]
-    fn undo_and_retry_and_a_summary_bring_only_what_is_new() {
-        let mut trail = Trail::default();
-        assert_eq!(trail.advance(&["a", "b", "a", "c"], Known::Kept), [0, 1, 2, 3]);
-        assert_eq!(trail.advance(&["a", "b"], Known::Rewritten), Vec::<usize>::new());
-        assert_eq!(trail.advance(&["a", "b", "a", "d"], Known::Rewritten), [2, 3]);
-        assert_eq!(trail.advance(&["summary", "a", "d", "e"], Known::Rewritten), [0, 3]);
-        assert_eq!(trail.advance(&["e"], Known::Kept), [0], "the same words said again are a new message");
+    fn a_gap_without_an_event_is_told_once() {
+        let told = window(10, 20).answer(5, Vec::new());
+        assert_eq!((&told["gap"], &told["next_cursor"]), (&json!(true), &json!(9)));
+        assert_eq!(window(10, 20).answer(9, Vec::new()).get("gap"), None);
     }
 
     proptest! {
-        #[test]
-        fn a_rewrite_that_keeps_some_rows_and_adds_others_brings_exactly_the_others(
-            kept in prop::collection::vec((0u16..500, any::<bool>()), 0..60), added in prop::collection::vec(500u16..900, 0..20),
-        ) {
-            let mut trail = Trail::default();
-            let known: Vec<u16> = kept.iter().map(|(row, _)| *row).collect();
-            trail.advance(&known, Known::Kept);
-            let mut rows: Vec<u16> = kept.iter().filter(|(_, stays)| *stays).map(|(row, _)| *row).collect();
-            let first_added = rows.len();
-            rows.extend(&added);
-            prop_assert_eq!(trail.advance(&rows, Known::Rewritten), (first_added..rows.len()).collect::<Vec<_>>());
-        }
-
         #[test]
         fn following_next_cursor_sees_each_kept_event_once_in_order(
             oldest in 1u64..1000, count in 0u64..50, after in 0u64..1100, limit in 1u64..9,
@@ -383,16 +347,6 @@ mod tests {
                 after = log.answer(after, page)["next_cursor"].as_u64().unwrap();
             }
             prop_assert_eq!(seen, expected);
-        }
-
-        #[test]
-        fn what_is_kept_is_bounded_and_never_grows_backwards(
-            oldest in 1u64..300_000, count in 1u64..300_000, fresh in 0u64..700_000,
-        ) {
-            let log = window(oldest, oldest + count - 1);
-            let keep = log.keep_from(Cursor(fresh));
-            prop_assert!(keep >= log.oldest && keep <= log.latest.next());
-            prop_assert!(log.latest.0 + 1 - keep.0 <= KEPT_EVENTS);
         }
     }
 }

@@ -98,11 +98,13 @@ fn without_descriptions(schema: &Value) -> Value {
 }
 
 /// Arguments beyond the reference's, all optional.
-const ADDED: [(&str, &[&str]); 4] = [
+const ADDED: [(&str, &[&str]); 6] = [
     ("conversations_list", &["active_since", "include_local"]),
     ("conversation_get", &["include_local"]),
     ("messages_read", &["before", "after", "roles", "full", "include_local"]),
     ("attachments_fetch", &["include_local"]),
+    ("events_poll", &["kinds"]),
+    ("events_wait", &["kinds"]),
 ];
 
 #[test]

@@ -16,6 +16,7 @@ mod copy;
 mod db;
 mod definitions;
 pub mod events;
+pub mod events_tools;
 mod index;
 mod local_time;
 mod messages;
@@ -28,7 +29,9 @@ mod reply;
 mod sessions_file;
 mod tally;
 mod tools;
+mod trail;
 mod values;
+pub mod watch;
 
 #[cfg(test)]
 mod golden_tests;

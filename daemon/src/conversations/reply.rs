@@ -5,6 +5,7 @@
 
 use super::arguments::ArgumentError;
 use super::db::DbError;
+use crate::store::StoreError;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -57,6 +58,9 @@ pub(super) enum Refusal {
     #[error("{}", database_text(.0))]
     Database(#[source] DbError),
 
+    /// The log of events could not be read.
+    #[error("Event log unavailable: {0}; try again in a few seconds")]
+    Events(#[source] StoreError),
     /// The arguments do not fit the tool.
     #[error("invalid arguments for {tool}: {error}")]
     Arguments {

@@ -203,7 +203,7 @@ impl Library {
     }
 }
 
-fn read_text(path: &Path) -> std::io::Result<String> {
+pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     let file = std::fs::File::open(path)?;
     let mut text = String::new();
     let bytes = file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;

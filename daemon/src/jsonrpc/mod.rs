@@ -2,6 +2,7 @@
 
 pub mod era;
 pub mod ids;
+pub mod log_level;
 pub mod outbound;
 pub mod reply;
 pub mod splice;

@@ -17,11 +17,15 @@ use std::fmt::Write as _;
 pub struct Texts<'a> {
     /// Raw name.
     pub name: &'a str,
+    /// The `name` of an item that is known by another text (a resource's, which is known by its URI).
+    pub label: Option<&'a str>,
     /// `title`
     pub title: Option<&'a str>,
     /// `description`, or the text of instructions.
     pub description: Option<&'a str>,
-    /// `inputSchema`, or a prompt's `arguments`.
+    /// `arguments` of a prompt.
+    pub arguments: Option<&'a RawValue>,
+    /// `inputSchema`
     pub input_schema: Option<&'a RawValue>,
     /// `outputSchema`
     pub output_schema: Option<&'a RawValue>,
@@ -47,6 +51,15 @@ pub enum Pinned<'a> {
     Known(&'a BTreeMap<String, Pin>),
     /// The store cannot be read, or pins were lost.
     Unreadable,
+}
+
+/// What it means that a server offers more than it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// A person wants to know: tools and prompts are what a server is.
+    Notable,
+    /// It is what such a server does: resources are its data, which come and go. Only `block` cares.
+    Ordinary,
 }
 
 /// How an item differs from what is pinned.
@@ -101,12 +114,14 @@ pub struct Decision {
 /// Pins an item as it is now.
 pub fn pin(texts: &Texts<'_>) -> Pin {
     let mut text = format!("name {}\n", Value::from(texts.name));
-    for (part, value) in [("title", texts.title), ("description", texts.description)] {
+    let proses = [("label", texts.label), ("title", texts.title), ("description", texts.description)];
+    for (part, value) in proses {
         if let Some(value) = value {
             line(&mut text, part, &Value::from(value).to_string());
         }
     }
     let schemas = [
+        ("arguments", texts.arguments),
         ("inputSchema", texts.input_schema),
         ("outputSchema", texts.output_schema),
         ("annotations", texts.annotations),
@@ -120,7 +135,12 @@ pub fn pin(texts: &Texts<'_>) -> Pin {
 }
 
 /// Decides about every item of a listing, in the order of names.
-pub fn decide(old: Pinned<'_>, new: &BTreeMap<String, Pin>, policy: PinPolicy) -> Vec<Decision> {
+pub fn decide(
+    old: Pinned<'_>,
+    new: &BTreeMap<String, Pin>,
+    policy: PinPolicy,
+    growth: Growth,
+) -> Vec<Decision> {
     let mut changes: Vec<(String, Change)> = match old {
         Pinned::Never => new.keys().map(|name| (name.clone(), Change::First)).collect(),
         Pinned::Unreadable => new.keys().map(|name| (name.clone(), Change::Unknown)).collect(),
@@ -132,16 +152,19 @@ pub fn decide(old: Pinned<'_>, new: &BTreeMap<String, Pin>, policy: PinPolicy) -
         renames(pins, new, &mut changes);
     }
     let decision = |(name, change): (String, Change)| {
-        let action = action(&change, policy);
+        let action = action(&change, policy, growth);
         Decision { name, change, action }
     };
     changes.into_iter().map(decision).collect()
 }
 
-fn action(change: &Change, policy: PinPolicy) -> Action {
+fn action(change: &Change, policy: PinPolicy, growth: Growth) -> Action {
     match (policy, change) {
         (PinPolicy::Off, _) | (_, Change::Same) => Action::Show,
         (PinPolicy::Warn | PinPolicy::Block, Change::First) => Action::ShowAndPin,
+        (PinPolicy::Warn, Change::New | Change::Renamed { .. }) if growth == Growth::Ordinary => {
+            Action::ShowAndPin
+        }
         (PinPolicy::Warn, Change::New | Change::Changed { .. } | Change::Renamed { .. }) => {
             Action::ReportAndPin
         }
@@ -157,6 +180,8 @@ fn compare(old: Option<&Pin>, new: &Pin) -> Change {
     match old {
         None => Change::New,
         Some(old) if old.digest == new.digest => Change::Same,
+        // Withheld from its first sight: there is no text before.
+        Some(old) if old.text.is_empty() => Change::Changed { parts: Vec::new() },
         Some(old) => Change::Changed { parts: differing(&old.text, &new.text) },
     }
 }
@@ -185,7 +210,8 @@ fn nameless(text: &str) -> &str {
 
 /// Parts whose lines differ.
 fn differing(old: &str, new: &str) -> Vec<&'static str> {
-    const PARTS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+    const PARTS: [&str; 8] =
+        ["name", "label", "title", "description", "arguments", "inputSchema", "outputSchema", "annotations"];
     let part = |text: &'_ str, name: &str| -> Option<String> {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned))
     };
@@ -227,7 +253,7 @@ mod tests {
     }
 
     fn actions(old: Pinned<'_>, new: &BTreeMap<String, Pin>, policy: PinPolicy) -> Vec<Action> {
-        decide(old, new, policy).into_iter().map(|decision| decision.action).collect()
+        decide(old, new, policy, Growth::Notable).into_iter().map(|decision| decision.action).collect()
     }
 
     #[test]
@@ -240,6 +266,7 @@ mod tests {
             input_schema: Some(&a),
             output_schema: None,
             annotations: Some(&a),
+            ..Texts::default()
         };
         let same = Texts { input_schema: Some(&b), annotations: Some(&b), ..texts };
         assert_eq!(pin(&texts), pin(&same));
@@ -252,6 +279,8 @@ mod tests {
             Texts { input_schema: Some(&c), ..texts },
             Texts { output_schema: Some(&a), ..texts },
             Texts { annotations: None, ..texts },
+            Texts { label: Some("t"), ..texts },
+            Texts { arguments: Some(&a), ..texts },
         ] {
             assert_ne!(pin(&texts).digest, pin(&other).digest, "{other:?}");
         }
@@ -275,7 +304,7 @@ mod tests {
             actions(Pinned::Known(&old), &new, PinPolicy::Warn),
             [Action::Show, Action::ReportAndPin, Action::ReportAndPin]
         );
-        let block = decide(Pinned::Known(&old), &new, PinPolicy::Block);
+        let block = decide(Pinned::Known(&old), &new, PinPolicy::Block, Growth::Notable);
         assert_eq!(
             block.iter().map(|one| one.action).collect::<Vec<_>>(),
             [Action::Show, Action::Withhold, Action::Withhold]
@@ -285,10 +314,22 @@ mod tests {
     }
 
     #[test]
+    fn data_that_comes_and_goes_is_news_only_under_block() {
+        let old = listing(&[("a", "1"), ("b", "2")]);
+        let new = listing(&[("a", "changed"), ("c", "3"), ("d", "2")]);
+        let actions = |policy| -> Vec<Action> {
+            let all = decide(Pinned::Known(&old), &new, policy, Growth::Ordinary);
+            all.into_iter().map(|decision| decision.action).collect()
+        };
+        assert_eq!(actions(PinPolicy::Warn), [Action::ReportAndPin, Action::ShowAndPin, Action::ShowAndPin]);
+        assert_eq!(actions(PinPolicy::Block), [Action::Withhold; 3]);
+    }
+
+    #[test]
     fn a_rename_is_recognised_once_for_each_item_that_is_gone() {
         let old = listing(&[("a", "same"), ("k", "kept")]);
         let new = listing(&[("b", "same"), ("c", "same"), ("k", "kept")]);
-        let got = decide(Pinned::Known(&old), &new, PinPolicy::Block);
+        let got = decide(Pinned::Known(&old), &new, PinPolicy::Block, Growth::Notable);
         assert_eq!(got[0].change, Change::Renamed { from: "a".to_owned() });
         assert_eq!(
             (&got[1].change, got[0].action, got[2].action),
@@ -313,7 +354,7 @@ mod tests {
             let make = |items: &BTreeMap<String, String>| -> BTreeMap<String, Pin> {
                 items.iter().map(|(name, description)| named(name, description)).collect()
             };
-            for decision in decide(Pinned::Known(&make(&old)), &make(&new), PinPolicy::Block) {
+            for decision in decide(Pinned::Known(&make(&old)), &make(&new), PinPolicy::Block, Growth::Ordinary) {
                 let unchanged = old.get(&decision.name) == new.get(&decision.name);
                 prop_assert_eq!(decision.action == Action::Show, unchanged);
                 prop_assert_eq!(decision.action == Action::Withhold, !unchanged);

@@ -6,6 +6,7 @@
 use super::breaker::Breaker;
 use super::lifecycle::{Drain, Failure, StopReason};
 use super::listing::Listing;
+use super::news::followers::Followers;
 use super::slots::Slots;
 use super::status::ServerStatus;
 use super::wire::{Fact, WireHandle};
@@ -115,6 +116,7 @@ pub struct ServerHandle {
     pub(crate) facts: broadcast::Sender<Arc<ServerFact>>,
     pub(crate) breaker: Breaker,
     pub(crate) slots: Slots,
+    pub(crate) followers: Followers,
 }
 
 impl ServerHandle {
@@ -148,6 +150,11 @@ impl ServerHandle {
         &self.slots
     }
 
+    /// The clients that follow its resources and log lines.
+    pub fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
     /// Everything the server says on its own from now on; a slow reader loses the oldest.
     pub fn facts(&self) -> broadcast::Receiver<Arc<ServerFact>> {
         self.facts.subscribe()
@@ -169,6 +176,14 @@ impl ServerHandle {
         match self.live() {
             Some(wire) => Ok(wire),
             None => self.wait_ready(Ask::Use, deadline).await,
+        }
+    }
+
+    /// Has it started, as a call would, and does not wait; only a hint, lost when the queue is full.
+    pub fn wake(&self) {
+        if self.live().is_none() {
+            let (done, _) = oneshot::channel();
+            let _ = self.asks.try_send(Ask::Use(done));
         }
     }
 

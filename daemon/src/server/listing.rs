@@ -7,14 +7,14 @@
 use crate::jsonrpc::splice::{self, Members};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 /// Schema of a tool that gave none: any object.
 const ANY_OBJECT: &str = r#"{"type":"object","properties":{}}"#;
 
 /// The kinds of list a server may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ListKind {
     /// `tools/list`.
     Tools,
@@ -200,6 +200,9 @@ pub struct Listing {
     pub capabilities: Option<Box<RawValue>>,
     /// The server's `instructions`.
     pub instructions: Option<String>,
+    /// The lists that were read, or that the server does not declare; what another one holds is not known
+    /// yet.
+    pub read: BTreeSet<ListKind>,
     /// What was dropped, repaired or cut off.
     pub notes: Vec<Note>,
 }
@@ -231,11 +234,15 @@ impl Listing {
             && raw(&self.prompts) == raw(&other.prompts)
             && text(&self.capabilities) == text(&other.capabilities)
             && self.instructions == other.instructions
+            && self.read == other.read
     }
 
     /// Replaces one list by what `part` read; its notes replace the old ones of that list.
     pub fn put(&mut self, part: Part) {
         self.notes.retain(|note| note.list != part.list);
+        if !matches!(part.items, Items::Unread) {
+            self.read.insert(part.list);
+        }
         self.notes.extend(part.notes);
         match part.items {
             Items::Tools(tools) => self.tools = tools,

@@ -18,6 +18,12 @@ pub const MAX_WAITING: usize = 64;
 /// Calls of all clients that may wait for one server.
 pub const MAX_WAITING_ALL: usize = 512;
 
+/// Clients that are remembered before old ones are looked for.
+const MAX_USERS: usize = 32;
+
+/// How long a client without calls is remembered at least.
+const USER_KEPT: Duration = Duration::from_secs(10);
+
 /// Why a call got no slot. Our state, not the server's: never charged to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
@@ -66,11 +72,19 @@ struct Core {
     /// Clients with a line, in the order of their turns.
     turns: VecDeque<ClientId>,
     last_used: Instant,
+    /// Clients with calls at the server, or that had some lately.
+    users: HashMap<ClientId, User>,
+}
+
+#[derive(Debug)]
+struct User {
+    in_flight: usize,
+    last: Instant,
 }
 
 impl Core {
     /// Takes the next waiter out, if a slot is free for it.
-    fn grant(&mut self) -> Option<Waiter> {
+    fn grant(&mut self) -> Option<(ClientId, Waiter)> {
         if self.in_flight >= self.limit {
             return None;
         }
@@ -83,8 +97,25 @@ impl Core {
             self.turns.push_back(client);
         }
         self.waiting -= 1;
+        self.taken(client, Instant::now());
+        Some((client, waiter))
+    }
+
+    fn taken(&mut self, client: ClientId, now: Instant) {
         self.in_flight += 1;
-        Some(waiter)
+        let user = self.users.entry(client).or_insert(User { in_flight: 0, last: now });
+        user.in_flight += 1;
+    }
+
+    fn given_back(&mut self, client: ClientId, now: Instant) {
+        self.in_flight -= 1;
+        if let Some(user) = self.users.get_mut(&client) {
+            user.in_flight -= 1;
+            user.last = now;
+        }
+        if self.users.len() > MAX_USERS {
+            self.users.retain(|_, user| user.in_flight > 0 || now < user.last + USER_KEPT);
+        }
     }
 
     fn forget(&mut self, client: ClientId, ticket: u64) {
@@ -113,14 +144,14 @@ impl Shared {
     /// Hands free slots to those who wait.
     fn pass_on(self: &Arc<Self>) {
         loop {
-            let Some(waiter) = self.lock().grant() else { return };
-            let slot = Slot { shared: Arc::clone(self), armed: true };
+            let Some((client, waiter)) = self.lock().grant() else { return };
+            let slot = Slot { shared: Arc::clone(self), client, armed: true };
             if let Err(mut unwanted) = waiter.grant.send(slot) {
                 // The caller went away in between: take the slot back here, not in a nested drop.
                 unwanted.armed = false;
                 let idle = {
                     let mut core = self.lock();
-                    core.in_flight -= 1;
+                    core.given_back(client, Instant::now());
                     core.in_flight == 0 && core.waiting == 0
                 };
                 if idle {
@@ -142,6 +173,7 @@ pub struct Slots {
 #[must_use = "dropping the slot frees it"]
 pub struct Slot {
     shared: Arc<Shared>,
+    client: ClientId,
     armed: bool,
 }
 
@@ -152,8 +184,9 @@ impl Drop for Slot {
         }
         let idle = {
             let mut core = self.shared.lock();
-            core.in_flight -= 1;
-            core.last_used = Instant::now();
+            let now = Instant::now();
+            core.given_back(self.client, now);
+            core.last_used = now;
             core.in_flight == 0 && core.waiting == 0
         };
         self.shared.pass_on();
@@ -187,6 +220,7 @@ impl Slots {
             lines: HashMap::new(),
             turns: VecDeque::new(),
             last_used: Instant::now(),
+            users: HashMap::new(),
         };
         Self { shared: Arc::new(Shared { core: Mutex::new(core), idle: Notify::new() }) }
     }
@@ -204,8 +238,8 @@ impl Slots {
             let mut core = self.shared.lock();
             core.last_used = asked;
             if core.in_flight < core.limit {
-                core.in_flight += 1;
-                return Ok(Slot { shared: Arc::clone(&self.shared), armed: true });
+                core.taken(client, asked);
+                return Ok(Slot { shared: Arc::clone(&self.shared), client, armed: true });
             }
             let own = core.lines.get(&client).map_or(0, VecDeque::len);
             if own >= MAX_WAITING || core.waiting >= MAX_WAITING_ALL {
@@ -238,6 +272,13 @@ impl Slots {
     pub fn usage(&self) -> Usage {
         let core = self.shared.lock();
         Usage { in_flight: core.in_flight, waiting: core.waiting, limit: core.limit }
+    }
+
+    /// The clients that have calls at the server, or had one less than `within` ago (at most 10 s).
+    pub fn busy(&self, now: Instant, within: Duration) -> Vec<ClientId> {
+        let core = self.shared.lock();
+        let lately = |user: &User| user.in_flight > 0 || now < user.last + within.min(USER_KEPT);
+        core.users.iter().filter(|(_, user)| lately(user)).map(|(client, _)| *client).collect()
     }
 
     /// When a call last came or went.

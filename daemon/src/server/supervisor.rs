@@ -14,6 +14,8 @@ use super::health::{Ping, Verdict};
 use super::launch::{Launched, Launcher, Log};
 use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
 use super::listing::Listing;
+use super::news::News;
+use super::news::followers::Followers;
 use super::places::{Place, Places};
 use super::refresh::{Refresh, Refreshed};
 use super::slots::Slots;
@@ -142,6 +144,7 @@ pub struct Supervisor {
     pub(super) stop: CancellationToken,
     pub(super) breaker: Breaker,
     pub(super) slots: Slots,
+    pub(super) followers: Followers,
     pub(super) status: watch::Sender<ServerStatus>,
     pub(super) listing: watch::Sender<Option<Arc<Listing>>>,
     pub(super) live: watch::Sender<Option<WireHandle>>,
@@ -187,6 +190,7 @@ impl Supervisor {
             policy: Policy { starts: shared.starts, ..Policy::with_start_budget(config.connect_timeout) },
             breaker: Breaker::new(&config.breaker),
             slots: Slots::new(config.max_concurrency.get() as usize),
+            followers: Followers::default(),
             config: watch::Sender::new(config),
             stop: shared.tasks.stop_signal(),
             life,
@@ -222,8 +226,10 @@ impl Supervisor {
             facts: supervisor.facts.clone(),
             breaker: supervisor.breaker.clone(),
             slots: supervisor.slots.clone(),
+            followers: supervisor.followers.clone(),
         };
         let tasks = supervisor.shared.tasks.clone();
+        tasks.spawn(News::of(&handle).run(tasks.stop_signal()));
         let status = supervisor.status.clone();
         let run = AssertUnwindSafe(supervisor.run(begin.then_some(Event::StartAsked)));
         tasks.spawn(async move {

@@ -194,7 +194,9 @@ impl Supervisor {
         let limit = self.config.borrow().idle_stop?;
         let usage = self.slots.usage();
         let last = self.slots.last_used().max(since);
-        let busy = usage.in_flight > 0 || usage.waiting > 0 || self.calls_at_server() > 0;
+        // Who follows a resource relies on the server; stopped, it would tell nobody of a change.
+        let followed = self.followers.any();
+        let busy = usage.in_flight > 0 || usage.waiting > 0 || self.calls_at_server() > 0 || followed;
         Some(if busy { Instant::now() + limit } else { last + limit })
     }
 }

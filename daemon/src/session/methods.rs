@@ -6,8 +6,10 @@
 use super::resume::Resumed;
 use crate::call::trace::Trace;
 use crate::call::{Target, ToolCall, route};
+use crate::catalog::greeting::Greeting;
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::era;
+use crate::jsonrpc::log_level::LogLevel;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
@@ -22,7 +24,7 @@ pub struct Negotiated {
     /// Its capabilities, raw.
     pub capabilities: Option<Box<RawValue>>,
     /// `logging/setLevel`.
-    pub log_level: Option<String>,
+    pub log_level: Option<LogLevel>,
 }
 
 impl Negotiated {
@@ -32,16 +34,14 @@ impl Negotiated {
             revision: Some(era::answer_to(&from.revision)),
             client: from.client,
             capabilities: from.capabilities,
-            log_level: from.log_level,
+            log_level: from.log_level.as_deref().and_then(LogLevel::parse),
         }
     }
 
-    /// The resume string, once there is a session.
-    pub fn seal(&self) -> Option<String> {
-        let revision = self.revision?;
-        let resumed =
-            Resumed::new(revision, self.client.clone(), self.capabilities.clone(), self.log_level.clone());
-        Some(resumed.seal())
+    /// What brings the session back, once there is one.
+    pub fn to_resume(&self) -> Option<Resumed> {
+        let level = self.log_level.map(|level| level.word().to_owned());
+        Some(Resumed::new(self.revision?, self.client.clone(), self.capabilities.clone(), level))
     }
 
     /// `clientInfo.name` and `.version`; empty where they are missing.
@@ -61,14 +61,16 @@ pub enum Route {
     Initialized(Reply),
     /// The log level changed: answered at once, and the session changed.
     LevelSet(Reply),
-    /// A call of a tool.
+    /// A call of a tool, or the use of something else.
     Call(ToolCall),
+    /// A resource is not followed any more: its URI.
+    Unsubscribe(String),
 }
 
 /// Decides what happens to one request.
 pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, view: &View) -> Route {
     match method {
-        "initialize" => initialize(params, state),
+        "initialize" => initialize(params, state, view.greeting()),
         "ping" => Route::Now(empty()),
         "logging/setLevel" => set_level(params, state),
         _ if state.revision.is_none() => {
@@ -81,6 +83,8 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
         "resources/templates/list" => Route::Now(Reply::Result(view.natives().resource_templates.clone())),
         "prompts/list" => Route::Now(Reply::Result(view.natives().prompts.clone())),
         "resources/read" => native(params, Target::Resource, "uri"),
+        "resources/subscribe" => native(params, Target::Subscription, "uri"),
+        "resources/unsubscribe" => unsubscribe(params),
         "prompts/get" => native(params, Target::Prompt, "name"),
         "completion/complete" => completion(params),
         _ => Route::Now(Reply::error(
@@ -90,7 +94,7 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
     }
 }
 
-fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
+fn initialize(params: Option<&RawValue>, state: &mut Negotiated, greeting: &Greeting) -> Route {
     let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
     let requested = members.text("protocolVersion").unwrap_or_default();
     let revision = era::answer_to(&requested);
@@ -105,29 +109,41 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
     let mut result = ObjectWriter::default();
     result
         .string("protocolVersion", revision)
-        .member("capabilities", CAPABILITIES)
+        .member("capabilities", capabilities(greeting).get())
         .member("serverInfo", info.finish().get())
         .string("instructions", INSTRUCTIONS);
     Route::Initialized(Reply::Result(result.finish()))
 }
 
-/// What every client is offered; the lists of a client may be empty.
-const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
+/// What a client is offered. Lists are always there, and may be empty: servers come and go, and clients
+/// ask for all of them; the rest only where a server in view has it.
+fn capabilities(greeting: &Greeting) -> Box<RawValue> {
+    const CHANGES: &str = r#"{"listChanged":true}"#;
+    let resources = if greeting.subscribe { r#"{"subscribe":true,"listChanged":true}"# } else { CHANGES };
+    let mut all = ObjectWriter::default();
+    all.member("tools", CHANGES).member("resources", resources).member("prompts", CHANGES);
+    if greeting.completions {
+        all.member("completions", "{}");
+    }
+    all.member("logging", "{}");
+    all.finish()
+}
 
 /// Shown to models; short, because every client pays for it in each conversation.
 const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
 Errors say whether a call may have been executed and when a retry makes sense.";
 
 fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
-    const LEVELS: [&str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
     let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-    match members.text("level") {
-        Some(level) if LEVELS.contains(&level.as_ref()) => {
-            state.log_level = Some(level.into_owned());
+    match members.text("level").and_then(|word| LogLevel::parse(&word)) {
+        Some(level) => {
+            state.log_level = Some(level);
             Route::LevelSet(empty())
         }
-        _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("level must be one of {}", LEVELS.join(", ")))),
+        None => {
+            let words = LogLevel::ALL.map(LogLevel::word).join(", ");
+            Route::Now(Reply::error(INVALID_PARAMS, &format!("level must be one of {words}")))
+        }
     }
 }
 
@@ -136,6 +152,14 @@ fn call(params: Option<&RawValue>) -> Route {
         Some(Ok(request)) => Route::Call(ToolCall::of(request)),
         Some(Err(error)) => Route::Now(Reply::error(INVALID_PARAMS, &error.to_string())),
         None => Route::Now(Reply::error(INVALID_PARAMS, "tools/call needs params with a name")),
+    }
+}
+
+fn unsubscribe(params: Option<&RawValue>) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    match members.text("uri") {
+        Some(uri) => Route::Unsubscribe(uri.into_owned()),
+        None => Route::Now(Reply::error(INVALID_PARAMS, "params need `uri`, a string")),
     }
 }
 
@@ -190,6 +214,7 @@ mod tests {
             | Route::Initialized(Reply::Result(raw) | Reply::Error(raw))
             | Route::LevelSet(Reply::Result(raw) | Reply::Error(raw)) => raw.get().to_owned(),
             Route::Call(call) => format!("call {}", call.name),
+            Route::Unsubscribe(uri) => format!("unsubscribe {uri}"),
         }
     }
 

@@ -5,13 +5,17 @@
 //! client cancelled it; nothing of one client is visible to another. May touch: its socket, the
 //! catalogue (read), `call`. May not touch: servers, configuration.
 
+pub mod announce;
+pub mod asks;
 pub mod batch;
 pub mod clients;
+mod follow;
 pub mod inbound;
 pub mod listener;
 pub mod methods;
 pub mod outbox;
 pub mod resume;
+pub mod subscriptions;
 pub mod task;
 
 use crate::call::CallPath;

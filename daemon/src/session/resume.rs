@@ -4,6 +4,7 @@
 //! maybe as a newer version of itself; what it cannot read it ignores, and the client then starts
 //! anew. Holds no secrets.
 
+use super::subscriptions::Kept;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub struct Resumed {
     pub capabilities: Option<Box<RawValue>>,
     /// Level of `logging/setLevel`, if one was set.
     pub log_level: Option<String>,
+    /// Resources that it follows.
+    #[serde(default)]
+    pub subscriptions: Vec<Kept>,
 }
 
 impl Resumed {
@@ -34,7 +38,14 @@ impl Resumed {
         capabilities: Option<Box<RawValue>>,
         log_level: Option<String>,
     ) -> Self {
-        Self { v: VERSION, revision: revision.to_owned(), client, capabilities, log_level }
+        let subscriptions = Vec::new();
+        Self { v: VERSION, revision: revision.to_owned(), client, capabilities, log_level, subscriptions }
+    }
+
+    /// With the resources that the client follows.
+    #[must_use]
+    pub fn following(self, subscriptions: Vec<Kept>) -> Self {
+        Self { subscriptions, ..self }
     }
 
     /// As one word.

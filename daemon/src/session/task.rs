@@ -5,23 +5,29 @@
 //! dropped, which cancels them at their servers.
 
 use super::Shared;
+use super::announce::Announce;
+use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
+use super::follow::{Ears, notification};
 use super::inbound::{self, ClientMessage};
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
-use crate::call::{Asked, Caller, ToolCall};
+use super::subscriptions::{Agreed, Subscriptions};
+use crate::call::peer::Peer;
+use crate::call::{Asked, Caller, Target, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ProfileName;
+use crate::server::news::hearer::Hearer;
 use crate::store;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
-use hermes_proto::shim::hello::{Hello, Only, RESUME_PREFIX};
+use hermes_proto::shim::hello::{Hello, Only};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -34,6 +40,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Lines over this many bytes are parsed on the blocking pool.
@@ -81,6 +88,8 @@ struct Finished {
     batch: Option<Batch>,
     /// Bytes of params that the call held.
     bytes: usize,
+    /// The URI, where the call was a subscription.
+    follows: Option<String>,
 }
 
 /// How a running call is cancelled.
@@ -91,23 +100,27 @@ struct Cancel {
 
 /// One connected client; see the module documentation.
 pub struct Session {
-    shared: Arc<Shared>,
-    facts: Arc<ClientFacts>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) facts: Arc<ClientFacts>,
     stream: UnixStream,
     identity: Arc<store::Caller>,
     /// Random; begins every id that is ours on this connection.
     prefix: Arc<str>,
-    profile: ProfileName,
-    only: Only,
+    pub(super) profile: ProfileName,
+    pub(super) only: Only,
     lines: LineBuffer,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
+    asks: Asks,
     calls: FuturesUnordered<CallFuture>,
     cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
     held: usize,
-    state: Negotiated,
-    catalog: watch::Receiver<Arc<Catalog>>,
-    view: Arc<View>,
+    pub(super) state: Negotiated,
+    pub(super) catalog: watch::Receiver<Arc<Catalog>>,
+    pub(super) view: Arc<View>,
+    pub(super) announce: Announce,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) ears: Arc<dyn Hearer>,
     parsing: Option<JoinHandle<Option<ClientMessage>>>,
     client_done: bool,
 }
@@ -130,31 +143,33 @@ impl Session {
         let resumed = hello.resume.as_deref().and_then(Resumed::open);
         let mut buffer = LineBuffer::new(DEFAULT_MAX_LINE);
         buffer.push(&lines);
+        let outbox = Outbox::default();
+        let ears = Ears::of(&outbox, &shared.calls);
         let mut session = Self {
             shared,
             facts,
             stream,
             identity: Arc::new(identity),
+            asks: Asks::new(prefix.clone(), outbox.clone()),
             prefix,
             profile,
             only: hello.only,
             lines: buffer,
-            outbox: Outbox::default(),
+            outbox,
             calls: FuturesUnordered::new(),
             cancels: HashMap::new(),
             held: 0,
             state: Negotiated::default(),
             catalog,
             view,
+            announce: Announce::default(),
+            subscriptions: Subscriptions::default(),
+            ears,
             parsing: None,
             client_done: false,
         };
         if let Some(resumed) = resumed {
-            session.state = Negotiated::resumed(resumed);
-            session.name_client();
-            session.remember();
-            // The catalogue may have changed while nobody could tell the client.
-            session.notify("notifications/tools/list_changed");
+            session.go_on(resumed);
         }
         session
     }
@@ -176,6 +191,7 @@ impl Session {
                 && self.parsing.is_none()
                 && self.calls.len() < MAX_CALLS
                 && self.outbox.bytes() < PAUSE_READING;
+            let announce_at = self.announce.next().map(Instant::from_std);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break Ended::Stopping,
@@ -201,6 +217,9 @@ impl Session {
                 }
                 () = self.outbox.changed() => {}
                 () = tokio::time::sleep(TOTAL_CHECK), if crowded => {}
+                () = async { tokio::time::sleep_until(announce_at.expect("checked")).await }, if announce_at.is_some() => {
+                    self.announce_due();
+                }
                 // The end of its input looks the same whether the client waits for answers or is gone.
                 () = tokio::time::sleep(PEER_CHECK), if self.client_done => {
                     if hung_up(&self.stream) {
@@ -217,6 +236,7 @@ impl Session {
         if ended == Ended::Stopping {
             self.last_flush();
         }
+        self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
         self.shared.clients.leave(self.facts.id);
         ended
@@ -277,8 +297,7 @@ impl Session {
             Some(ClientMessage::Notification { method, params }) => {
                 self.notification(&method, params.as_deref())
             }
-            // hermesd asks clients nothing in this state, so an answer answers nothing.
-            Some(ClientMessage::Response { .. }) => {}
+            Some(ClientMessage::Response { id, outcome }) => self.asks.answered(&id, outcome),
             Some(ClientMessage::Invalid { id, code, message }) => {
                 self.answer(&id, &Reply::error(code, message), batch);
             }
@@ -308,10 +327,22 @@ impl Session {
                 self.answer(id.raw(), &reply, batch);
                 self.name_client();
                 self.remember();
+                self.listen();
             }
             Route::LevelSet(reply) => {
                 self.answer(id.raw(), &reply, batch);
                 self.remember();
+                self.listen();
+            }
+            Route::Unsubscribe(uri) => {
+                self.stop_following(&uri);
+                self.answer(id.raw(), &Reply::Result(ObjectWriter::default().finish()), batch);
+            }
+            Route::Call(call) if call.target == Target::Subscription => {
+                match self.begin_following(&call.name) {
+                    Ok(()) => self.call(id, call, batch.cloned()),
+                    Err(reply) => self.answer(id.raw(), &reply, batch),
+                }
             }
             Route::Call(call) => self.call(id, call, batch.cloned()),
         }
@@ -329,49 +360,16 @@ impl Session {
         }
     }
 
-    fn name_client(&mut self) {
+    pub(super) fn name_client(&mut self) {
         let (name, version) = self.state.client_name();
-        let revision = self.state.revision.unwrap_or_default().to_owned();
+        let revision = self.state.revision.unwrap_or_default();
+        self.asks.declare(revision, self.state.capabilities.as_deref());
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
         let said = |text: &String| (!text.is_empty()).then(|| text.clone());
         let identity = store::Caller::clone(&self.identity);
         self.identity = Arc::new(store::Caller { name: said(&name), version: said(&version), ..identity });
         *self.facts.named.lock().expect("nothing panics while holding it") =
-            Named { name, version, revision };
-    }
-
-    /// Hands the shim the string that brings this session back after a loss of the daemon.
-    fn remember(&self) {
-        if let Some(word) = self.state.seal() {
-            self.outbox.answer(format!("{RESUME_PREFIX}{word}").into_bytes());
-        }
-    }
-
-    fn notify(&self, method: &str) {
-        let mut line = ObjectWriter::default();
-        line.member("jsonrpc", "\"2.0\"").string("method", method);
-        self.outbox.notify(line.finish().get().as_bytes().to_vec());
-    }
-
-    fn catalog_changed(&mut self) {
-        let view = self.catalog.borrow_and_update().view(&self.profile, self.only);
-        let old = std::mem::replace(&mut self.view, view);
-        if self.state.revision.is_none() {
-            return;
-        }
-        let (before, now) = (old.natives(), self.view.natives());
-        let changed = [
-            (old.digest() != self.view.digest(), "notifications/tools/list_changed"),
-            (
-                before.resources.get() != now.resources.get()
-                    || before.resource_templates.get() != now.resource_templates.get(),
-                "notifications/resources/list_changed",
-            ),
-            (before.prompts.get() != now.prompts.get(), "notifications/prompts/list_changed"),
-        ];
-        for (_, method) in changed.into_iter().filter(|(differs, _)| *differs) {
-            self.notify(method);
-        }
+            Named { name, version, revision: revision.to_owned() };
     }
 
     fn call(&mut self, id: RequestId, mut call: ToolCall, batch: Option<Batch>) {
@@ -393,7 +391,9 @@ impl Session {
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
         let identity = self.identity.clone();
-        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity };
+        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
+        let (peer, hearer) = (Some(peer), Some(self.ears.clone()));
+        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, peer, hearer };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
@@ -403,6 +403,7 @@ impl Session {
             revision: self.state.revision.unwrap_or_default(),
         });
         self.cancels.insert(key.clone(), Cancel { trigger, reason });
+        let follows = Some(&call.name).filter(|_| call.target == Target::Subscription).cloned();
         let bytes = call.upstream.bytes();
         self.held += bytes;
         self.shared.held.fetch_add(bytes, Ordering::Relaxed);
@@ -414,7 +415,7 @@ impl Session {
                 Ok(()) = cancelled => None,
                 reply = crate::call::run_call(&calls, &caller, call, &sink) => Some(reply),
             };
-            Finished { key, raw_id, reply, batch, bytes }
+            Finished { key, raw_id, reply, batch, bytes, follows }
         }));
     }
 
@@ -423,6 +424,10 @@ impl Session {
         self.held -= done.bytes;
         self.shared.held.fetch_sub(done.bytes, Ordering::Relaxed);
         self.facts.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(uri) = &done.follows {
+            let agreed = matches!(done.reply, Some(Reply::Result(_)));
+            self.ended_following(uri, if agreed { Agreed::Yes } else { Agreed::No });
+        }
         match (done.reply, done.batch) {
             (Some(reply), batch) => self.answer(&done.raw_id, &reply, batch.as_ref()),
             (None, Some(batch)) => {
@@ -461,11 +466,7 @@ fn hung_up(stream: &UnixStream) -> bool {
 /// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
 fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
     let params = Members::parse(params).ok()?.with("progressToken", token.get());
-    let mut line = ObjectWriter::with_capacity(params.get().len() + 64);
-    line.member("jsonrpc", "\"2.0\"")
-        .string("method", "notifications/progress")
-        .member("params", params.get());
-    Some(line.finish().get().as_bytes().to_vec())
+    Some(notification("notifications/progress", &params))
 }
 
 async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {

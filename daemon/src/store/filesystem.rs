@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// What lies below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Locality {
+pub(crate) enum Locality {
     /// A disk of this machine, or nothing that says otherwise.
     Local,
     /// Another machine, or a layer that does not say.
@@ -21,7 +21,7 @@ pub(super) enum Locality {
 impl Locality {
     /// Asks the file system of `folder`; a folder that cannot be asked counts as local, since opening
     /// the file will say more.
-    pub(super) fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         match rustix::fs::statfs(folder) {
             Ok(found) => sort(&found),
             Err(_) => Self::Local,

@@ -12,7 +12,7 @@ mod audit_query;
 mod catalogue;
 mod error;
 mod eventlog;
-mod filesystem;
+pub(crate) mod filesystem;
 mod health;
 mod learned;
 mod migrations;
@@ -22,8 +22,10 @@ mod quarantine;
 mod queue;
 mod quota;
 mod readers;
+mod recent;
 mod retention;
 mod time;
+mod trails;
 mod writer;
 
 #[cfg(test)]
@@ -34,19 +36,21 @@ pub use audit::{ARGUMENTS_LIMIT, Arguments, AuditRow, CUT, Caller, Decision};
 pub use audit_query::{AuditEntry, AuditFollow, AuditQuery, QUERY_LIMIT};
 pub use catalogue::{CatalogRecord, StoredCatalog};
 pub use error::{MemoryReason, StoreError};
-pub use eventlog::{EventPage, NewEvent, PAGE_LIMIT, SourcePosition};
+pub use eventlog::{EventFilter, EventPage, GAP, KeptEvent, NewEvent, PAGE_LIMIT, SourcePosition};
 pub use health::{Keeping, StoreFinding, StoreHealth, Trouble, TroubleKind};
 pub use pins::{Approved, FirstUse, Pin, PinChange, PinKey, Pins};
 pub use queue::Recorded;
 pub use retention::Retention;
 pub use time::{Day, UnixMs};
+pub use trails::{Before, FOLLOWED_LIMIT, Followed, TRAIL_LIMIT, TrailChange, TrailRow, Trails};
 
 use opening::Place;
 use queue::{Failed, Needs, Order, Queue, StoreKind};
 use readers::{Readers, Road};
+use recent::Recent;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use writer::Writer;
@@ -85,12 +89,17 @@ struct Shared {
     ended: watch::Sender<Option<Ended>>,
     newest_audit: watch::Sender<i64>,
     latest_event: watch::Sender<u64>,
+    recent: Mutex<Recent>,
     retention: Mutex<Retention>,
 }
 
 impl Shared {
     fn retention(&self) -> Retention {
         *self.retention.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -139,6 +148,7 @@ impl Store {
             ended: watch::Sender::new(None),
             newest_audit: watch::Sender::new(0),
             latest_event: watch::Sender::new(0),
+            recent: Mutex::default(),
             retention: Mutex::new(Retention::default()),
         });
         // Opened here and not on the thread: boot has nothing to do before it knows the findings.
@@ -277,15 +287,6 @@ impl Store {
         self.start_write(needs, change)?.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// As [`Store::write`], for threads: blocks.
-    fn write_blocking<T: Send + 'static>(
-        &self,
-        needs: Needs,
-        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.start_write(needs, change)?.blocking_recv().map_err(|_| StoreError::Closed)?
-    }
-
     fn start_write<T: Send + 'static>(
         &self,
         needs: Needs,
@@ -333,10 +334,35 @@ impl Store {
         }
     }
 
+    /// As [`Store::read`], for threads of their own: blocks.
+    fn read_blocking<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self.shared().readers.road() {
+            Road::Locked => Err(StoreError::Locked),
+            Road::Writer => self.start_read(query)?.blocking_recv().map_err(|_| StoreError::Closed)?,
+            Road::Own => {
+                let result = self.shared().readers.read(query);
+                if let Err(StoreError::Damaged) = result {
+                    self.look_for_damage();
+                }
+                result
+            }
+        }
+    }
+
     async fn read_at_writer<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.start_read(query)?.await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn start_read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError> {
         let (tell, told) = oneshot::channel();
         self.order(Needs::Anything, move |connection| {
             let found = connection.and_then(|connection| query(connection));
@@ -345,7 +371,7 @@ impl Store {
             let _ = tell.send(found);
             verdict
         })?;
-        told.await.map_err(|_| StoreError::Closed)?
+        Ok(told)
     }
 
     /// A reader met a damaged page: the writer looks itself and replaces the file if it is so.

@@ -90,7 +90,7 @@ pub(super) fn open(place: &Place, now: UnixMs, findings: &mut Vec<StoreFinding>)
 pub(super) fn replace(place: &Place, now: UnixMs, findings: &mut Vec<StoreFinding>) -> Opened {
     match put_aside(place, now, findings) {
         Ok(lost) => open_after(place, now, lost, findings),
-        Err(reason) => in_memory(place, reason, findings),
+        Err(reason) => in_memory(place, now, reason, findings),
     }
 }
 
@@ -110,13 +110,13 @@ fn open_after(place: &Place, now: UnixMs, lost: Lost, findings: &mut Vec<StoreFi
             }
             // A file that is damaged right after it was made is on nothing to go on with.
             Err(Failure::Damaged) if lost == Lost::Pins => {
-                return in_memory(place, MemoryReason::Stuck, findings);
+                return in_memory(place, now, MemoryReason::Stuck, findings);
             }
             Err(Failure::Damaged) => match put_aside(place, now, findings) {
                 Ok(taken) => lost = taken,
-                Err(reason) => return in_memory(place, reason, findings),
+                Err(reason) => return in_memory(place, now, reason, findings),
             },
-            Err(Failure::Hopeless(reason)) => return in_memory(place, reason, findings),
+            Err(Failure::Hopeless(reason)) => return in_memory(place, now, reason, findings),
         }
     }
 }
@@ -144,10 +144,11 @@ fn filesystem_name(locality: Locality) -> &'static str {
     }
 }
 
-fn in_memory(place: &Place, reason: MemoryReason, findings: &mut Vec<StoreFinding>) -> Opened {
+fn in_memory(place: &Place, now: UnixMs, reason: MemoryReason, findings: &mut Vec<StoreFinding>) -> Opened {
     findings.push(StoreFinding::InMemory { path: place.path.clone(), reason: reason.clone() });
     let mut connection = Connection::open_in_memory().expect("an empty database fits into memory");
     migrations::run(&mut connection).expect("every step runs on an empty database: tested");
+    super::eventlog::begin(&connection, now).expect("an empty database in memory takes a row");
     Opened::Memory(connection, reason)
 }
 
@@ -181,6 +182,7 @@ fn on_disk(place: &Place, now: UnixMs, lost: Lost) -> Result<(Connection, Journa
     })?;
     // SQLite opens a file that may only be read without a word; only a write tells.
     set_meta(&connection, "opened_ms", now.0)?;
+    super::eventlog::begin(&connection, now)?;
     if lost == Lost::Pins {
         set_meta(&connection, super::pins::LOST, now.0)?;
     }

@@ -13,6 +13,8 @@ const STEP_ROWS: i64 = 500;
 const STEP_PAGES: i64 = 64;
 /// Audit rows kept in memory when there is no disk.
 const MEMORY_AUDIT_ROWS: u64 = 20_000;
+/// Events kept in memory when there is no disk.
+const MEMORY_EVENTS: u64 = 5_000;
 /// Days of quota kept.
 const QUOTA_DAYS: i64 = 400;
 
@@ -43,7 +45,11 @@ impl Retention {
     }
 
     pub(super) fn for_memory(self) -> Self {
-        Self { audit_rows: self.audit_rows.min(MEMORY_AUDIT_ROWS), ..self }
+        Self {
+            audit_rows: self.audit_rows.min(MEMORY_AUDIT_ROWS),
+            events: self.events.min(MEMORY_EVENTS),
+            ..self
+        }
     }
 }
 

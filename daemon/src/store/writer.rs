@@ -87,7 +87,7 @@ impl Writer {
         let keeping = match opened {
             Opened::Disk(connection, journal) => {
                 audit::publish_newest(&connection, &self.shared);
-                super::eventlog::publish_latest(&connection, &self.shared);
+                super::eventlog::publish(&connection, &self.shared);
                 self.db = Db::Disk(connection);
                 match journal {
                     Journal::Wal => Keeping::Wal,
@@ -95,6 +95,7 @@ impl Writer {
                 }
             }
             Opened::Memory(connection, reason) => {
+                super::eventlog::publish(&connection, &self.shared);
                 self.db = Db::Memory(connection, reason.clone());
                 Keeping::Memory(reason)
             }
@@ -167,9 +168,14 @@ impl Writer {
 
     fn expire(&mut self) {
         let policy = self.shared.retention();
+        let shared = self.shared.clone();
         let step = self.connection(Duration::ZERO).and_then(|(connection, memory)| {
             let policy = if memory.is_some() { policy.for_memory() } else { policy };
-            retention::step(connection, policy, now()).map_err(StoreError::of)
+            let step = retention::step(connection, policy, now()).map_err(StoreError::of)?;
+            if step != Step::Done {
+                super::eventlog::publish_oldest(connection, &shared);
+            }
+            Ok(step)
         });
         if let Ok(Step::Removed(rows)) = step {
             let rows = u64::try_from(rows).expect("a step removes few rows");

@@ -8,6 +8,7 @@
 
 mod normalise;
 mod patterns;
+mod phrases;
 
 use normalise::Normalised;
 use std::collections::BTreeSet;
@@ -57,6 +58,27 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::Override,
+        Self::Identity,
+        Self::Task,
+        Self::SystemPrompt,
+        Self::RoleTag,
+        Self::Concealment,
+        Self::NetworkCommand,
+        Self::Base64Decode,
+        Self::CodeExecution,
+        Self::DangerousImport,
+        Self::Invisible,
+        Self::Bidi,
+        Self::OtherServer,
+        Self::EncodedPayload,
+        Self::HtmlComment,
+        Self::Exfiltration,
+        Self::Precedence,
+    ];
+
     /// Stable word for programs, logs and metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -91,7 +113,7 @@ pub struct Finding {
 }
 
 /// Names of tools that a text of one server has no business with.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Foreign {
     names: BTreeSet<String>,
 }
@@ -108,6 +130,11 @@ impl Foreign {
             |name: &&str| name.len() >= 6 && (name.contains(['_', '-']) || has_inner_capital(name));
         let names = others.into_iter().filter(distinct).map(str::to_lowercase);
         Self { names: names.filter(|name| !own.contains(name)).collect() }
+    }
+
+    /// Whether no name is foreign.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 }
 
@@ -138,6 +165,13 @@ pub fn scan(text: &str, foreign: &Foreign) -> Vec<Finding> {
     found.sort_by_key(|finding| finding.kind);
     found.dedup_by_key(|finding| finding.kind);
     found
+}
+
+/// Looks for names of other servers' tools only.
+pub fn other_server(text: &str, foreign: &Foreign) -> Option<Finding> {
+    let plain = Normalised::of(&text[..floor_border(text, MAX_SCANNED)]);
+    let at = foreign_name(&plain.flat, foreign)?;
+    Some(Finding { kind: Kind::OtherServer, excerpt: excerpt(&plain.flat, at) })
 }
 
 fn foreign_name(text: &str, foreign: &Foreign) -> Option<usize> {

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 /// Shorter runs of base64 say nothing.
 const MIN_BASE64: usize = 40;
+/// Shorter runs of hexadecimal bytes say nothing.
+const MIN_HEX: usize = 16;
 /// So many escapes in a row are no accident.
 const MIN_ESCAPES: usize = 6;
 
@@ -58,9 +60,12 @@ static SPACED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(?:[a-z] ){3,}[a-z]\b").expect("a constant, tested pattern"));
 static ESCAPED: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = format!(
-        r"(?:\\u[0-9A-Fa-f]{{4}}|\\x[0-9A-Fa-f]{{2}}|%[0-9A-Fa-f]{{2}}|&#[0-9]{{2,4}};){{{MIN_ESCAPES},}}"
+        r"(?:\\u[0-9A-Fa-f]{{4}}|\\x[0-9A-Fa-f]{{2}}|%[0-9A-Fa-f]{{2}}|&#[0-9]{{2,4}};|&#[xX][0-9A-Fa-f]{{2,4}};){{{MIN_ESCAPES},}}"
     );
     Regex::new(&pattern).expect("a constant, tested pattern")
+});
+static HEX: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(&format!(r"(?:[0-9A-Fa-f]{{2}}){{{MIN_HEX},}}")).expect("a constant, tested pattern")
 });
 static BASE64: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!(r"[A-Za-z0-9+/]{{{MIN_BASE64},}}")).expect("a constant, tested pattern")
@@ -156,6 +161,15 @@ pub(super) fn decoded(text: &str) -> Option<String> {
             return Some(inside);
         }
     }
+    for run in HEX.find_iter(text) {
+        let byte = |at: usize| u8::from_str_radix(run.as_str().get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..run.len()).step_by(2).map(byte).collect();
+        if let Some(inside) =
+            bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|inside| is_sentence(inside))
+        {
+            return Some(inside);
+        }
+    }
     for run in BASE64.find_iter(text) {
         // Whole groups of four only: what follows may be a shorter rest.
         let whole = &run.as_str()[..run.len() / 4 * 4];
@@ -177,6 +191,10 @@ fn unescaped(run: &str) -> Option<String> {
             [b'\\', b'u', ..] => (6, 2..6, 16),
             [b'\\', b'x', ..] => (4, 2..4, 16),
             [b'%', ..] => (3, 1..3, 16),
+            [b'&', b'#', b'x' | b'X', ..] => {
+                let end = rest.find(';')?;
+                (end + 1, 3..end, 16)
+            }
             _ => {
                 let end = rest.find(';')?;
                 (end + 1, 2..end, 10)

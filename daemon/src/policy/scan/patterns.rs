@@ -1,6 +1,8 @@
-//! The phrases. Each runs on the normalised text, in lower case, on the linear engine.
+//! The first table of phrases, and the search. Each runs on the normalised text, in lower case, on the
+//! linear engine.
 
 use super::normalise::Normalised;
+use super::phrases::{MORE, MORE_LINES};
 use super::{Finding, Kind, excerpt};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -139,11 +141,16 @@ const LINES: [(Kind, &str); 2] = [
     (Kind::SystemPrompt, r"(?m)^ ?\[ ?(?:system|admin|developer)(?: (?:message|note|prompt))? ?\]"),
 ];
 
-static FLAT_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&FLAT));
-static LINE_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&LINES));
+static FLAT_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&FLAT, &MORE]));
+static LINE_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&LINES, &MORE_LINES]));
 
-fn compile(list: &[(Kind, &str)]) -> Vec<(Kind, Regex)> {
-    list.iter().map(|(kind, text)| (*kind, Regex::new(text).expect("a constant, tested pattern"))).collect()
+fn compile(tables: &[&[(Kind, &str)]]) -> Vec<(Kind, Regex)> {
+    let compiled = |(kind, text): &(Kind, &str)| {
+        // Unicode word borders would keep the engine from its fast way on any text that is not ASCII.
+        let text = text.replace(r"\b", r"(?-u:\b)");
+        (*kind, Regex::new(&text).expect("a constant, tested pattern"))
+    };
+    tables.iter().copied().flatten().map(compiled).collect()
 }
 
 /// Adds a finding for each phrase in `text`.

@@ -16,6 +16,9 @@ fn unescape(line: &str) -> String {
         } else if let Some((code, tail)) = rest.strip_prefix("\\u{").and_then(|tail| tail.split_once('}')) {
             out.push(char::from_u32(u32::from_str_radix(code, 16).unwrap()).unwrap());
             rest = tail;
+        } else if let Some(tail) = rest.strip_prefix("\\\\") {
+            out.push('\\');
+            rest = tail;
         } else {
             out.push('\\');
             rest = &rest[1..];
@@ -47,25 +50,62 @@ fn kinds(text: &str) -> Vec<Kind> {
     scan(text, &foreign()).into_iter().map(|finding| finding.kind).collect()
 }
 
+/// One set with kinds: what a text is meant as, and the text.
+fn with_kinds(set: &str) -> Vec<(String, String)> {
+    let split = |line: String| {
+        let (kind, text) = line.split_once('\t').expect("kind<TAB>text");
+        (kind.to_owned(), text.to_owned())
+    };
+    corpus(set).into_iter().map(split).collect()
+}
+
+const FIRST: &str = include_str!("../../../../tests/corpora/hostile/first.txt");
+const SECOND: &str = include_str!("../../../../tests/corpora/hostile/second.txt");
+const THIRD: &str = include_str!("../../../../tests/corpora/hostile/third.txt");
+
 #[test]
 fn hostile_texts_are_found() {
-    let texts = corpus(include_str!("hostile.txt"));
-    let missed: Vec<&String> = texts.iter().filter(|text| kinds(text).is_empty()).collect();
+    let second = with_kinds(SECOND).into_iter().map(|(_, text)| text);
+    let texts: Vec<String> = corpus(FIRST).into_iter().chain(second).collect();
+    let missed: Vec<_> = texts.iter().filter(|text| kinds(text).is_empty()).collect();
     let found = texts.len() - missed.len();
-    println!("hostile texts found: {found} of {}; missed: {missed:#?}", texts.len());
-    assert!(texts.len() >= 60);
+    println!("hostile: {found} of {} texts found; missed: {missed:#?}", texts.len());
+    assert!(texts.len() >= 140);
     assert!(found * 10 >= texts.len() * 9, "missed: {missed:#?}");
 }
 
 #[test]
+fn what_the_patterns_never_learned_is_counted_honestly() {
+    let texts = with_kinds(THIRD);
+    let missed: Vec<_> = texts.iter().filter(|(_, text)| kinds(text).is_empty()).collect();
+    println!(
+        "hostile, unknown: {} of {} texts found; missed: {missed:#?}",
+        texts.len() - missed.len(),
+        texts.len()
+    );
+    // No bound worth the name: a scan is a hint. It must not have gone blind.
+    assert!(missed.len() * 4 < texts.len() * 3, "{missed:#?}");
+}
+
+#[test]
+fn each_kind_has_hostile_texts_that_are_found_as_that_kind() {
+    let texts = with_kinds(SECOND);
+    for kind in Kind::ALL {
+        let of_kind = || texts.iter().filter(|(meant, _)| meant == kind.word());
+        assert!(of_kind().count() >= 2, "{kind:?}");
+        assert!(of_kind().any(|(_, text)| kinds(text).contains(&kind)), "{kind:?}");
+    }
+}
+
+#[test]
 fn benign_texts_pass() {
-    let texts = corpus(include_str!("benign.txt"));
+    let texts = corpus(include_str!("../../../../tests/corpora/benign/written.txt"));
     let flagged: Vec<_> = texts
         .iter()
         .map(|text| (text, scan(text, &foreign())))
         .filter(|(_, found)| !found.is_empty())
         .collect();
-    println!("benign texts flagged: {} of {}: {flagged:#?}", flagged.len(), texts.len());
+    println!("benign, written by hand: {} of {} texts flagged: {flagged:#?}", flagged.len(), texts.len());
     assert!(texts.len() >= 50);
     assert!(flagged.len() * 50 <= texts.len(), "{flagged:#?}");
 }

@@ -25,7 +25,12 @@ fn pin(digest: u8) -> Pin {
 }
 
 fn event(at: i64, session: &str) -> NewEvent {
-    NewEvent { at: UnixMs(at), session_key: session.to_owned(), body: format!("{{\"at\":{at}}}") }
+    NewEvent {
+        at: UnixMs(at),
+        kind: "message",
+        session_key: session.to_owned(),
+        body: format!("{{\"at\":{at}}}"),
+    }
 }
 
 #[tokio::test]
@@ -238,11 +243,17 @@ async fn a_changed_pin_counts_only_after_approval_of_exactly_that_text() {
 async fn events_are_numbered_once_and_a_lost_log_goes_on_above() {
     let home = Home::new();
     let store = home.open_well();
-    let position = SourcePosition { source: "state.db".to_owned(), position: "row 12".to_owned() };
+    let position = SourcePosition {
+        source: "state.db".to_owned(),
+        position: "row 12".to_owned(),
+        trails: Trails::default(),
+    };
     let mut latest = store.latest_event();
+    let start = *latest.borrow();
+    assert!(start > 1_700_000_000_000_000, "a new log starts above every older one");
     let two = store.append_events(vec![event(1_000, "s"), event(1_001, "t")], Some(position)).await.unwrap();
-    assert_eq!(two, 1_000_002);
-    assert_eq!(*latest.wait_for(|latest| *latest > 0).await.unwrap(), two);
+    assert_eq!(two, start + 2);
+    assert_eq!(*latest.wait_for(|latest| *latest > start).await.unwrap(), two);
     closed(store).await;
 
     let store = home.open_well();
@@ -252,11 +263,16 @@ async fn events_are_numbered_once_and_a_lost_log_goes_on_above() {
     let handle = store.clone();
     let three = std::thread::spawn(move || handle.append_events_blocking(vec![event(2_000, "s")], None));
     assert_eq!(three.join().unwrap().unwrap(), two + 1);
-    let page = store.events_from(0, 10, None).await.unwrap();
+    let page = store.events_from(0, 10, EventFilter::default()).await.unwrap();
     assert_eq!((page.oldest, page.latest), (two - 1, two + 1));
-    assert_eq!(page.events.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [two - 1, two, two + 1]);
-    let mine = store.events_from(two, 10, Some("s".to_owned())).await.unwrap();
-    assert_eq!(mine.events, [(two + 1, "{\"at\":2000}".to_owned())]);
+    assert_eq!(page.events.iter().map(|event| event.number).collect::<Vec<_>>(), [two - 1, two, two + 1]);
+    let of_s = EventFilter { session_key: Some("s".to_owned()), kinds: vec!["message".to_owned()] };
+    for from in [0, two] {
+        let mine = store.events_from(from, 10, of_s.clone()).await.unwrap();
+        let last = mine.events.last().unwrap();
+        assert_eq!((last.number, last.body.as_str()), (two + 1, "{\"at\":2000}"));
+        assert!(mine.events.iter().all(|event| event.session_key == "s"));
+    }
     closed(store).await;
 
     std::fs::remove_file(home.path()).unwrap();
@@ -276,7 +292,7 @@ fn old_rows_go_in_steps_and_event_numbers_stay() {
                 [n],
             )
             .unwrap();
-        connection.execute("INSERT INTO events VALUES (?1, ?1, 's', '{}')", [n + 1]).unwrap();
+        connection.execute("INSERT INTO events VALUES (?1, ?1, 's', '{}', 'message')", [n + 1]).unwrap();
     }
     let keep = Retention {
         audit_for: Duration::from_millis(100),
@@ -320,7 +336,7 @@ proptest! {
         let mut connection = Connection::open_in_memory().unwrap();
         crate::store::migrations::run(&mut connection).unwrap();
         for (n, age) in ages.iter().enumerate() {
-            connection.execute("INSERT INTO events VALUES (?1, ?2, 's', '{}')", (n as i64, 10_000 - age)).unwrap();
+            connection.execute("INSERT INTO events VALUES (?1, ?2, 's', '{}', 'message')", (n as i64, 10_000 - age)).unwrap();
         }
         let keep = Retention { events_for: Duration::from_millis(1_000), events: limit, ..Retention::default() };
         while retention::step(&mut connection, keep, UnixMs(10_000)).unwrap() != retention::Step::Done {}

@@ -1,0 +1,405 @@
+//! Which clients follow what one server says on its own, and what the server has to be told for it.
+//!
+//! Owner: the server's handle; it outlives generations, as breaker and slots do. Promise: the server
+//! hears of a resource with its first follower and again with the loss of the last one; requests
+//! about one resource never overtake each other; after a restart everything is told anew, and every
+//! follower hears once that it may have missed something. A std mutex, never held across an await.
+//! May not touch: the wire.
+
+use super::hearer::{Audience, Hearer, LogLine};
+use super::resource::{self, Follower, Resource, Telling, Told};
+use crate::jsonrpc::log_level::LogLevel;
+use crate::names::{ClientId, ServerName};
+use crate::server::pace::Pace;
+use crate::server::wire::{Delivery, WireError};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// Log lines of one server that pass at once, and the time until there is room for another one.
+const LINES: (u32, Duration) = (200, Duration::from_millis(10));
+
+/// Why a server does not send updates of a resource.
+#[derive(Debug, Clone)]
+pub enum Refusal {
+    /// It answered with this error.
+    Server(Arc<RawValue>),
+    /// It did not answer.
+    Wire(WireError),
+}
+
+/// One request that the server has to get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// `logging/setLevel`.
+    Level(LogLevel),
+    /// `resources/subscribe`.
+    Subscribe(Arc<str>),
+    /// `resources/unsubscribe`.
+    Unsubscribe(Arc<str>),
+}
+
+/// What the server declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Can {
+    /// `resources.subscribe`.
+    pub subscribe: bool,
+    /// `logging`.
+    pub log: bool,
+}
+
+/// Whether a client followed the resource already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Followed {
+    /// It does from now on.
+    New,
+    /// It did.
+    Already,
+}
+
+impl Followed {
+    /// Whether it is new.
+    pub fn is_new(self) -> bool {
+        self == Self::New
+    }
+}
+
+/// Whether a follower may have missed changes before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// It has just asked.
+    Now,
+    /// It asked earlier: it hears once that the resource may have changed.
+    Earlier,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Level {
+    /// The server uses its own.
+    #[default]
+    Untold,
+    Telling(LogLevel),
+    Told(LogLevel),
+}
+
+#[derive(Debug)]
+struct Inner {
+    resources: BTreeMap<Arc<str>, Resource>,
+    listeners: HashMap<ClientId, (LogLevel, Arc<dyn Hearer>)>,
+    level: Level,
+    lines: Pace,
+    left_out: u64,
+}
+
+/// The followers of one server. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Followers {
+    inner: Arc<Mutex<Inner>>,
+    changed: Arc<Notify>,
+    own: Own,
+}
+
+/// Whether somebody else has to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    /// The resources are hermesd's.
+    Yes,
+    No,
+}
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self::with(Own::No)
+    }
+}
+
+impl Followers {
+    /// Followers of hermesd's own resources: nobody has to be told, whoever changes one calls
+    /// [`updated`](Self::updated).
+    pub fn builtin() -> Self {
+        Self::with(Own::Yes)
+    }
+
+    fn with(own: Own) -> Self {
+        let inner = Inner {
+            resources: BTreeMap::new(),
+            listeners: HashMap::new(),
+            level: Level::default(),
+            lines: Pace::new(LINES.0, LINES.1),
+            left_out: 0,
+        };
+        Self { inner: Arc::new(Mutex::new(inner)), changed: Arc::default(), own }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `client` hear of changes of the server's `uri`, which it calls `named`. Once is enough.
+    pub fn follow(
+        &self,
+        client: ClientId,
+        uri: &Arc<str>,
+        named: &str,
+        hearer: &Arc<dyn Hearer>,
+        since: Since,
+    ) -> Followed {
+        let mut inner = self.lock();
+        let resource = inner.resources.entry(uri.clone()).or_default();
+        if self.own == Own::Yes {
+            resource.telling = Telling::Told;
+        }
+        resource.telling.try_again();
+        let told = matches!(resource.telling, Telling::Told);
+        let is_new = !resource.clients.contains_key(&client);
+        let owed = is_new && since == Since::Earlier;
+        if is_new {
+            let follower = Follower { named: named.into(), hearer: hearer.clone(), owed: owed && !told };
+            resource.clients.insert(client, follower);
+        }
+        drop(inner);
+        if owed && told {
+            hearer.updated(named, &only_uri(uri));
+        }
+        self.changed.notify_one();
+        if is_new { Followed::New } else { Followed::Already }
+    }
+
+    /// Ends that; the server is told when it was the last one.
+    pub fn unfollow(&self, client: ClientId, uri: &str) {
+        let mut inner = self.lock();
+        if let Some(resource) = inner.resources.get_mut(uri) {
+            resource.clients.remove(&client);
+        }
+        inner.tidy();
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Has `client` see log lines from `level` on; `None`: none any more.
+    pub fn listen(&self, client: ClientId, level: Option<LogLevel>, hearer: &Arc<dyn Hearer>) {
+        let mut inner = self.lock();
+        match level {
+            Some(level) => drop(inner.listeners.insert(client, (level, hearer.clone()))),
+            None => drop(inner.listeners.remove(&client)),
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Forgets a client that is gone.
+    pub fn leave(&self, client: ClientId) {
+        let mut inner = self.lock();
+        inner.listeners.remove(&client);
+        inner.resources.values_mut().for_each(|resource| drop(resource.clients.remove(&client)));
+        inner.tidy();
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Whether a client waits for changes of a resource.
+    pub fn any(&self) -> bool {
+        self.lock().resources.values().any(|resource| !resource.clients.is_empty())
+    }
+
+    /// Returns once the server has agreed to send updates of `uri`.
+    ///
+    /// # Errors
+    /// [`Refusal`]. Following goes on all the same, and is tried again with the next generation.
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn told(&self, uri: &str) -> Result<(), Refusal> {
+        let waits = {
+            let mut inner = self.lock();
+            let Some(resource) = inner.resources.get_mut(uri) else { return Err(gone()) };
+            match &resource.telling {
+                Telling::Told => return Ok(()),
+                Telling::Refused(refusal) => return Err(refusal.clone()),
+                Telling::Untold | Telling::Subscribing | Telling::Unsubscribing => {
+                    let (done, waits) = oneshot::channel();
+                    resource.waiting.push(done);
+                    waits
+                }
+            }
+        };
+        waits.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Returns after a change of what the server has to be told.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// A new generation, which knows nothing yet.
+    pub(super) fn connected(&self) {
+        let mut inner = self.lock();
+        inner.level = Level::Untold;
+        inner.resources.values_mut().for_each(Resource::forgotten);
+        inner.tidy();
+    }
+
+    /// The next request for the server, if there is one; it counts as under way from now on.
+    pub(super) fn next(&self, can: Can) -> Option<Step> {
+        let mut inner = self.lock();
+        if can.log
+            && let Some(level) = inner.level_wanted()
+        {
+            inner.level = Level::Telling(level);
+            return Some(Step::Level(level));
+        }
+        if !can.subscribe {
+            return None;
+        }
+        inner.resources.iter_mut().find_map(|(uri, resource)| {
+            let step: fn(Arc<str>) -> Step = match (&resource.telling, resource.clients.is_empty()) {
+                (Telling::Untold, false) => Step::Subscribe,
+                (Telling::Told, true) => Step::Unsubscribe,
+                _ => return None,
+            };
+            let step = step(uri.clone());
+            resource.telling = match step {
+                Step::Unsubscribe(_) => Telling::Unsubscribing,
+                Step::Subscribe(_) | Step::Level(_) => Telling::Subscribing,
+            };
+            Some(step)
+        })
+    }
+
+    /// The outcome of a request of this generation.
+    pub(super) fn done(&self, step: &Step, outcome: Result<(), Refusal>) {
+        let mut owed: Told = Vec::new();
+        let mut inner = self.lock();
+        match step {
+            // A server that refuses a level is not asked again; its lines are filtered here anyway.
+            Step::Level(level) => inner.level = Level::Told(*level),
+            Step::Unsubscribe(uri) => {
+                if let Some(resource) = inner.resources.get_mut(uri) {
+                    resource.telling = Telling::Untold;
+                }
+            }
+            Step::Subscribe(uri) => {
+                if let Some(resource) = inner.resources.get_mut(uri) {
+                    for follower in resource.settle(outcome) {
+                        owed.push((follower.hearer, follower.named.into_string(), only_uri(uri)));
+                    }
+                }
+            }
+        }
+        inner.tidy();
+        drop(inner);
+        tell(owed);
+    }
+
+    /// The server says that a resource changed.
+    pub fn updated(&self, params: &RawValue, now: Instant) {
+        let Some(uri) = resource::uri_in(params) else { return };
+        let mut told: Told = Vec::new();
+        let mut inner = self.lock();
+        for key in resource::covering(&uri) {
+            if let Some(resource) = inner.resources.get_mut(key) {
+                resource.changed(key, &uri, params, now, &mut told);
+            }
+        }
+        drop(inner);
+        tell(told);
+    }
+
+    /// Passes on the updates that had to wait.
+    pub(super) fn flush(&self, now: Instant) {
+        let mut told: Told = Vec::new();
+        let mut inner = self.lock();
+        for (key, resource) in &mut inner.resources {
+            resource.flush(key, now, &mut told);
+        }
+        drop(inner);
+        tell(told);
+    }
+
+    /// When [`flush`](Self::flush) has something to do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.lock().resources.values().filter_map(Resource::due).min()
+    }
+
+    /// The server logged something.
+    pub(super) fn logged(&self, server: &ServerName, params: &RawValue, audience: Audience, now: Instant) {
+        let mut inner = self.lock();
+        if inner.listeners.is_empty() || audience == Audience::Nobody {
+            return;
+        }
+        let Some(line) = LogLine::read(server, params) else { return };
+        let for_whom = |line: &LogLine, inner: &Inner| -> Vec<Arc<dyn Hearer>> {
+            let wanted = inner
+                .listeners
+                .iter()
+                .filter(|(client, (level, _))| *level <= line.level() && audience.has(**client));
+            wanted.map(|(_, (_, hearer))| hearer.clone()).collect()
+        };
+        let hearers = for_whom(&line, &inner);
+        if hearers.is_empty() {
+            return;
+        }
+        if inner.lines.take(now).is_err() {
+            inner.left_out += 1;
+            return;
+        }
+        let missing = std::mem::take(&mut inner.left_out);
+        let mut all = Vec::with_capacity(2);
+        if missing > 0 {
+            let note = LogLine::left_out(server, missing);
+            all.push((for_whom(&note, &inner), note));
+        }
+        drop(inner);
+        all.push((hearers, line));
+        for (hearers, line) in all {
+            hearers.iter().for_each(|hearer| hearer.logged(&line));
+        }
+    }
+}
+
+impl Inner {
+    /// Drops resources that nobody follows and the server knows nothing of.
+    fn tidy(&mut self) {
+        self.resources.retain(|_, resource| resource.is_needed());
+    }
+
+    /// The level to be told: the most verbose that a client wants. Without clients a verbose server is
+    /// calmed down; the level it began with is not known.
+    fn level_wanted(&self) -> Option<LogLevel> {
+        let told = match self.level {
+            Level::Telling(_) => return None,
+            Level::Untold => None,
+            Level::Told(level) => Some(level),
+        };
+        let wanted = self.listeners.values().map(|(level, _)| *level).min();
+        match wanted {
+            Some(level) => Some(level).filter(|level| told != Some(*level)),
+            None => told.filter(|told| *told < LogLevel::Info).map(|_| LogLevel::Info),
+        }
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::Wire(WireError::Gone { delivery: Delivery::NotWritten })
+}
+
+fn only_uri(uri: &str) -> Box<RawValue> {
+    let mut params = crate::jsonrpc::splice::ObjectWriter::default();
+    params.string("uri", uri);
+    params.finish()
+}
+
+/// Outside the lock: a hearer may come back to us.
+fn tell(told: Told) {
+    for (hearer, uri, params) in told {
+        hearer.updated(&uri, &params);
+    }
+}
+
+#[cfg(test)]
+#[path = "followers_tests.rs"]
+mod tests;
