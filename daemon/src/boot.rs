@@ -198,6 +198,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
+    calls.resume_approvals().await;
+    groups.inner.spawn(calls.clone().keep_approvals(groups.inner.stop_signal()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),

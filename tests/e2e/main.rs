@@ -9,6 +9,7 @@ mod admin;
 mod boundaries;
 mod chain_approvals;
 mod chain_evidence;
+mod chain_lapses;
 mod chain_natives;
 mod chain_pin_kinds;
 mod chain_pins;
