@@ -24,8 +24,9 @@ fn nobody_waits(w: &World) {
 }
 
 fn watcher(w: &World) -> Shim {
-    let mut client = w.shim_with(&["mcp", "serve", "--only", "conversations"]);
-    client.initialize();
+    // Approvals are shown to those who see their server.
+    let mut client = w.client(&["w"]);
+    client.wait_tool("permissions_respond");
     client
 }
 
@@ -58,7 +59,7 @@ fn a_waiting_call_lapses_with_its_daemon() {
     let answer = client.reply(&call);
     assert_eq!(answer["result"]["_meta"]["kind"], "approval_lapsed", "{answer}");
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("not executed") && text.contains("repeat the call"), "{text}");
+    assert!(text.contains("Not executed") && text.contains("repeat the call"), "{text}");
     let _daemon = w.start();
     nobody_waits(&w);
     let mut watcher = watcher(&w);

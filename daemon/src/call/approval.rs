@@ -272,6 +272,9 @@ impl CallPath {
                 }
                 () = tokio::time::sleep_until(until) => {
                     if limit <= ANSWER {
+                        // Its time is over: the keeper finds it so and tells.
+                        waiting.id = None;
+                        self.desk.changed.notify_one();
                         return Err(ApprovalError::TimedOut { id, limit });
                     }
                     // It stays on the list: the identical call redeems what is decided later.
