@@ -99,6 +99,8 @@ pub struct Script {
     pub name: String,
     /// Answers this protocol version; the client's own when empty.
     pub version: String,
+    /// `instructions`.
+    pub instructions: Option<String>,
     /// `capabilities`; tools with listChanged when absent.
     pub capabilities: Option<Value>,
     /// Waits before the first read, in ms.

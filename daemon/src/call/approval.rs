@@ -118,6 +118,8 @@ pub(super) struct Desk {
     pub(super) changed: Notify,
     /// Calls about which a client's user is being asked.
     pub(super) asked: Mutex<BTreeSet<u64>>,
+    /// Calls that wait now, by entry.
+    waiters: Mutex<BTreeMap<u64, Waiters>>,
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
@@ -172,16 +174,46 @@ impl Desk {
     }
 }
 
-/// Takes the entry out when its call ends before anybody decided, unless its client is to come back.
+/// One call that waits. The entry goes with the last of the identical calls, unless one of them was told
+/// to come back.
 struct Waiting<'a> {
     desk: &'a Desk,
-    id: Option<u64>,
+    id: u64,
+}
+
+/// The calls that wait for one entry.
+#[derive(Debug, Default)]
+struct Waiters {
+    calls: usize,
+    /// One was told to come back.
+    kept: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(desk: &'a Desk, id: u64) -> Self {
+        lock(&desk.waiters).entry(id).or_default().calls += 1;
+        Self { desk, id }
+    }
+
+    /// The entry stays for the repetition of this call.
+    fn keep(self) {
+        lock(&self.desk.waiters).entry(self.id).or_default().kept = true;
+    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            lock(&self.desk.approvals).withdraw(id);
+        let mut waiters = lock(&self.desk.waiters);
+        let Some(of) = waiters.get_mut(&self.id) else { return };
+        of.calls -= 1;
+        if of.calls > 0 {
+            return;
+        }
+        let kept = of.kept;
+        waiters.remove(&self.id);
+        drop(waiters);
+        if !kept {
+            lock(&self.desk.approvals).withdraw(self.id);
             self.desk.changed.notify_one();
         }
     }
@@ -243,7 +275,7 @@ impl CallPath {
         let id = lock(&self.desk.approvals)
             .ask(bound, shown, limit, started.into_std())
             .map_err(ApprovalError::Crowded)?;
-        let mut waiting = Waiting { desk: &self.desk, id: Some(id) };
+        let waiting = Waiting::new(&self.desk, id);
         if is_new {
             let client = gated.caller.client;
             tracing::info!(id, server = %bound.server, tool = %bound.tool, %client, "a call waits for approval");
@@ -267,18 +299,18 @@ impl CallPath {
                 changed = decided.changed() => if changed.is_err() { return Err(ApprovalError::TimedOut { id, limit }) },
                 () = self.around.stopping.cancelled() => {
                     // Left on the list: the keeper tells how it ended.
-                    waiting.id = None;
+                    waiting.keep();
                     return Err(ApprovalError::Ending { id });
                 }
                 () = tokio::time::sleep_until(until) => {
                     if limit <= ANSWER {
                         // Its time is over: the keeper finds it so and tells.
-                        waiting.id = None;
+                        waiting.keep();
                         self.desk.changed.notify_one();
                         return Err(ApprovalError::TimedOut { id, limit });
                     }
                     // It stays on the list: the identical call redeems what is decided later.
-                    waiting.id = None;
+                    waiting.keep();
                     return Err(ApprovalError::Waiting { id });
                 }
                 said = question::answer(&mut question) => {
@@ -288,7 +320,7 @@ impl CallPath {
                         Said::Decision(decision) => drop(self.respond_as_user(id, decision, gated.caller).await),
                         // Not now: the call does not wait for others, who may still decide for its repetition.
                         Said::Dismissed => {
-                            waiting.id = None;
+                            waiting.keep();
                             return Err(ApprovalError::Waiting { id });
                         }
                         Said::Nothing => {}

@@ -227,7 +227,7 @@ where
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
     }
-    let finish = Finish::of(&config, redactor);
+    let finish = Finish::of(&config, redactor).linking(tool.kind, caller.view.renamed(server.as_str()));
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
     // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
@@ -253,21 +253,22 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = as_asked(tool, raw, outcome?);
+    let reply = as_asked(tool, outcome?);
     Ok(finish.apply(reply).await)
 }
 
 /// The server's answer in the form in which its client asked.
-fn as_asked(tool: &Tool, raw: &RawTool, answer: Answer) -> Reply {
+fn as_asked(tool: &Tool, answer: Answer) -> Reply {
     match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
-            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
-                Reply::Result(result)
-            }
+            ItemKind::Tool
+            | ItemKind::Resource
+            | ItemKind::Prompt
+            | ItemKind::Completion
+            | ItemKind::Subscription => Reply::Result(result),
         },
-        Answer::Error(error) => Reply::Error(error),
+        Answer::Error(error) => utility::refused(tool.kind, error),
     }
 }
 
@@ -424,10 +425,20 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             Outcome::Success
         }
         Err(CallError::Wire(
-            WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
+            WireError::Gone { .. }
+            | WireError::IdleTimeout { .. }
+            | WireError::CapTimeout { .. }
+            | WireError::Unreachable { .. }
+            | WireError::Interrupted { .. },
         )) => Outcome::Failure,
+        // A server that asks to wait, or for a login, works.
+        Err(CallError::Wire(WireError::Http(refusal))) if refusal.asks_to_wait() => Outcome::Neutral,
+        Err(CallError::Wire(WireError::Http(_))) => Outcome::Failure,
+        Err(CallError::NotReady(not_ready)) if not_ready.needs_auth() => Outcome::Neutral,
         Err(CallError::NotReady(_)) => Outcome::Failure,
-        Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
+        Err(CallError::Wire(
+            WireError::QueueFull { .. } | WireError::Malformed | WireError::NeedsAuth { .. },
+        )) => Outcome::Neutral,
         Err(
             CallError::Removed
             | CallError::Withheld(_)

@@ -18,7 +18,12 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
         Target::Tool => {}
         // MCP 2025-11-25, Resources, error handling.
         Target::Resource | Target::Subscription | Target::TemplateCompletion => {
-            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}"));
+            let names = view.natives().names_of(name);
+            let hint = match names.len() {
+                0 => String::new(),
+                _ => format!("; servers that know it call it {}", names.join(", ")),
+            };
+            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}{hint}"));
         }
         Target::Prompt | Target::PromptCompletion => {
             return Reply::error(INVALID_PARAMS, &format!("Unknown prompt: {name}"));

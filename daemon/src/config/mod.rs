@@ -15,6 +15,7 @@ pub mod file;
 mod http_entry;
 pub mod interpolate;
 mod reader;
+mod remote;
 mod render;
 mod server_entry;
 mod stdio_entry;
@@ -28,6 +29,7 @@ mod watch_eye;
 
 pub use check::{Loaded, Sources, State, check_text, load};
 pub use diff::{Change, Plan, plan};
+pub use remote::{HttpConfig, OauthConfig, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
 pub use {reader::Surroundings, render::render_findings};
@@ -147,55 +149,6 @@ pub struct StdioConfig {
     pub osv: bool,
     /// Daemons the server started on purpose. Default end.
     pub detached: Detached,
-}
-
-/// A remote server as configured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HttpConfig {
-    /// Checked http(s) URL.
-    pub url: String,
-    /// Headers of each request; values may be secrets.
-    pub headers: BTreeMap<String, Secret>,
-    /// Legacy HTTP+SSE (`transport: sse`).
-    pub legacy_sse: bool,
-    /// `auth: oauth`.
-    pub oauth: Option<OauthConfig>,
-    /// TLS verification.
-    pub tls: TlsConfig,
-    /// Credentials over plain http to another host are allowed. Default false.
-    pub allow_insecure: bool,
-}
-
-/// `oauth:` of a server.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct OauthConfig {
-    /// Pre-registered client.
-    pub client_id: Option<String>,
-    /// Its secret.
-    pub client_secret: Option<Secret>,
-    /// Scopes to ask for.
-    pub scope: Option<String>,
-    /// Fixed callback port; 0 or absent: a free one.
-    pub redirect_port: Option<u16>,
-    /// Shown by the authorization server.
-    pub client_name: Option<String>,
-    /// How long a login may take. Default 300 s.
-    pub timeout: Option<Duration>,
-}
-
-/// TLS options of a remote server.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct TlsConfig {
-    /// `ssl_verify: false`.
-    pub insecure: bool,
-    /// `ssl_verify: <path>`.
-    pub ca_file: Option<PathBuf>,
-    /// Client certificate (PEM).
-    pub client_cert: Option<PathBuf>,
-    /// Its key (PEM); `None`: in the same file.
-    pub client_key: Option<PathBuf>,
-    /// Password of the key.
-    pub client_key_password: Option<Secret>,
 }
 
 /// `tools:` of a server.
@@ -355,6 +308,8 @@ pub struct DaemonConfig {
     pub conversations: ConversationsMode,
     /// Starts at once. Default 4.
     pub start_concurrency: NonZeroU32,
+    /// Whether clients get the instructions of servers. Default true.
+    pub instructions: bool,
     /// Longest exposed name. Default 50, 24 to 128.
     pub name_limit: usize,
     /// OpenAI-compatible endpoint for sampling.

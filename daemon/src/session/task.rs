@@ -323,8 +323,10 @@ impl Session {
     fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
         match methods::route(method, params.as_deref(), &mut self.state, &self.view) {
             Route::Now(reply) => self.answer(id.raw(), &reply, batch),
-            Route::Initialized(reply) => {
-                self.answer(id.raw(), &reply, batch);
+            Route::Initialized(result) => {
+                // Instructions are text of servers.
+                let result = self.shared.calls.masked(&result);
+                self.answer(id.raw(), &Reply::Result(result), batch);
                 self.name_client();
                 self.remember();
                 self.listen();
