@@ -21,6 +21,7 @@ mod conversations_foreign;
 mod conversations_golden;
 mod crowd;
 mod death;
+mod defects;
 mod elicitation;
 mod events;
 mod fake_server;
