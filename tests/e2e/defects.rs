@@ -83,6 +83,28 @@ const DEFECTS: &[(u32, &str, &[&str])] = &[
         ],
     ),
     (
+        15,
+        "a name that is not understood goes to the home channel",
+        &[
+            "send/target.rs::everything_else_is_a_name_and_never_the_home_channel",
+            "send/tests/platforms.rs::no_platform_ever_writes_to_anybody_but_the_chat_that_was_named",
+        ],
+    ),
+    (
+        16,
+        "sending installs packages and takes seconds at first",
+        &["sending.rs::a_message_reaches_its_chat_and_its_conversation"],
+    ),
+    (
+        17,
+        "threads are dropped, errors show tokens",
+        &[
+            "send/tests/platforms.rs::slack_keeps_the_thread_and_opens_the_direct_messages_of_a_person",
+            "send/tests/platforms.rs::matrix_writes_into_threads_and_into_the_one_direct_room_of_a_person",
+            "send/tests/outcomes.rs::what_a_platform_repeats_of_a_token_is_masked",
+        ],
+    ),
+    (
         18,
         "sessions without a chat and ended ones cannot be reached, no filter by time",
         &[
