@@ -13,6 +13,7 @@ mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+mod lapse;
 pub mod peer;
 pub mod permissions;
 mod question;
