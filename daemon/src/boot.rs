@@ -15,6 +15,7 @@ use crate::conversations::watch::Watch;
 use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
+use crate::learned::Learned;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -26,8 +27,10 @@ use crate::server::gate::{self, SafeMode};
 use crate::server::learn_env;
 use crate::server::lifecycle::Starts;
 use crate::server::osv::Osv;
+use crate::server::remote::{AnyLauncher, RemoteLauncher};
 use crate::server::spawn::StdioLauncher;
 use crate::server::supervisor;
+use crate::server::transport::auth::HeadersOnly;
 use crate::server::transport::ledger::Ledger;
 use crate::server::transport::reaper::{self, GUARD_PATIENCE};
 use crate::session::clients::Clients;
@@ -133,7 +136,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let conversations = Conversations::open_sending(home.path(), outgoing);
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
-    let launcher = StdioLauncher {
+    let remote = RemoteLauncher {
+        base: base.clone(),
+        logins: Arc::new(HeadersOnly),
+        memory: Arc::new(Learned::load(store.clone(), groups.inner.clone()).await),
+        logs: logs.clone(),
+    };
+    let stdio = StdioLauncher {
         base: base.clone(),
         secrets,
         osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
@@ -148,7 +157,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers = supervisor::Shared::new(Arc::new(launcher), groups.servers.clone(), starts);
+    let servers =
+        supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),

@@ -15,6 +15,7 @@ pub mod conversations;
 pub mod findings;
 pub mod guard;
 pub mod jsonrpc;
+pub mod learned;
 pub mod names;
 pub mod observe;
 pub mod paths;

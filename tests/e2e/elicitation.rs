@@ -220,3 +220,28 @@ fn nobody_else_is_asked_and_nobody_else_can_answer() {
     choose(&mut asked, &question, "allow-once");
     assert_eq!(asked.reply(&call)["result"]["content"][0]["text"], "x");
 }
+
+/// A daemon that dies with a question open leaves no dialog behind: the shim takes it back, and the late answer
+/// means nothing to the next daemon.
+#[test]
+fn a_lost_daemon_leaves_no_question_open() {
+    let w = gated();
+    let mut daemon = w.start();
+    let mut client = forms(&w);
+    let call = client.begin_call("mcp_w_echo", &json!({ "text": "x" }));
+    let question = client.wait_method(QUESTION);
+    daemon.kill_hard();
+    assert_eq!(client.wait_method("notifications/cancelled")["params"]["requestId"], question["id"]);
+    assert!(
+        client.reply(&call)["result"]["content"][0]["text"].as_str().unwrap().starts_with("outcome unknown")
+    );
+    choose(&mut client, &question, "allow-always");
+    let _daemon = w.start();
+    client.wait_tool("mcp_w_echo");
+    let call = client.begin_call("mcp_w_echo", &json!({ "text": "x" }));
+    // The session goes on, capabilities included.
+    let again = client.wait_method(QUESTION);
+    choose(&mut client, &again, "deny");
+    assert_eq!(kind(&client.reply(&call)), "approval_denied");
+    assert_eq!(sent(&w), 0);
+}

@@ -1,8 +1,8 @@
 //! Internal status to protobuf; one translation per type, no `_` arms.
 
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
-use crate::config::TransportConfig;
 use crate::config::{Finding, Severity};
+use crate::config::{RemoteKind, TransportConfig};
 use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
@@ -114,7 +114,7 @@ pub fn traces(tracer: &Tracer, mask: Mask<'_>) -> Option<pb::TraceExport> {
 pub fn transport(config: &TransportConfig) -> &'static str {
     match config {
         TransportConfig::Stdio(_) => "stdio",
-        TransportConfig::Http(http) if http.legacy_sse => "sse",
+        TransportConfig::Http(http) if http.kind == RemoteKind::Sse => "sse",
         TransportConfig::Http(_) => "http",
     }
 }

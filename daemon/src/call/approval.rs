@@ -13,7 +13,7 @@ use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::Tool;
-use crate::config::ServerConfig;
+use crate::config::ApprovalPolicy;
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::{ClientId, RawTool, ServerName};
 use crate::policy::approvals::{
@@ -102,6 +102,8 @@ pub(super) struct Desk {
     approvals: Mutex<Approvals>,
     /// Calls about which a client's user is being asked.
     pub(super) asked: Mutex<BTreeSet<u64>>,
+    /// Calls that wait now, by entry.
+    waiters: Mutex<BTreeMap<u64, Waiters>>,
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
@@ -112,7 +114,10 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) struct Gated<'a> {
     pub(super) caller: &'a Caller,
-    pub(super) config: &'a ServerConfig,
+    /// Which calls wait.
+    pub(super) policy: &'a ApprovalPolicy,
+    /// How long.
+    pub(super) timeout: Duration,
     pub(super) tool: &'a Tool,
     pub(super) call: &'a ToolCall,
     /// What would be sent.
@@ -155,16 +160,46 @@ impl Desk {
     }
 }
 
-/// Takes the entry out when its call ends before anybody decided, unless its client is to come back.
+/// One call that waits. The entry goes with the last of the identical calls, unless one of them was told
+/// to come back.
 struct Waiting<'a> {
     desk: &'a Desk,
-    id: Option<u64>,
+    id: u64,
+}
+
+/// The calls that wait for one entry.
+#[derive(Debug, Default)]
+struct Waiters {
+    calls: usize,
+    /// One was told to come back.
+    kept: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(desk: &'a Desk, id: u64) -> Self {
+        lock(&desk.waiters).entry(id).or_default().calls += 1;
+        Self { desk, id }
+    }
+
+    /// The entry stays for the repetition of this call.
+    fn keep(self) {
+        lock(&self.desk.waiters).entry(self.id).or_default().kept = true;
+    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            lock(&self.desk.approvals).withdraw(id);
+        let mut waiters = lock(&self.desk.waiters);
+        let Some(of) = waiters.get_mut(&self.id) else { return };
+        of.calls -= 1;
+        if of.calls > 0 {
+            return;
+        }
+        let kept = of.kept;
+        waiters.remove(&self.id);
+        drop(waiters);
+        if !kept {
+            lock(&self.desk.approvals).withdraw(self.id);
         }
     }
 }
@@ -180,10 +215,10 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let Gated { caller, config, tool, upstream, .. } = gated;
+        let Gated { caller, policy, tool, upstream, .. } = gated;
         let (server, raw) = self.names(tool);
         let hints = tool.hints;
-        if !is_gated(&config.approval, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
+        if !is_gated(policy, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
             return Ok(Passed::Free);
         }
         if let Some(name) = upstream.arguments().and_then(repeated) {
@@ -215,7 +250,7 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let (started, limit) = (Instant::now(), gated.config.approval_timeout);
+        let (started, limit) = (Instant::now(), gated.timeout);
         let mut decided = self.desk.decided.subscribe();
         let mut is_new = false;
         let shown = || {
@@ -225,7 +260,7 @@ impl CallPath {
         let id = lock(&self.desk.approvals)
             .ask(bound, shown, limit, started.into_std())
             .map_err(ApprovalError::Crowded)?;
-        let mut waiting = Waiting { desk: &self.desk, id: Some(id) };
+        let waiting = Waiting::new(&self.desk, id);
         if is_new {
             let client = gated.caller.client;
             tracing::info!(id, server = %bound.server, tool = %bound.tool, %client, "a call waits for approval");
@@ -251,7 +286,7 @@ impl CallPath {
                         return Err(ApprovalError::TimedOut { id, limit });
                     }
                     // It stays on the list: the identical call redeems what is decided later.
-                    waiting.id = None;
+                    waiting.keep();
                     return Err(ApprovalError::Waiting { id });
                 }
                 said = question::answer(&mut question) => {
@@ -261,7 +296,7 @@ impl CallPath {
                         Said::Decision(decision) => drop(self.respond_as_user(id, decision, gated.caller).await),
                         // Not now: the call does not wait for others, who may still decide for its repetition.
                         Said::Dismissed => {
-                            waiting.id = None;
+                            waiting.keep();
                             return Err(ApprovalError::Waiting { id });
                         }
                         Said::Nothing => {}

@@ -76,7 +76,8 @@ impl Rig {
         let tool = self.caller.view.tool("mcp_s_t").unwrap().clone();
         let gated = Gated {
             caller: &self.caller,
-            config: &self.config,
+            policy: &self.config.approval,
+            timeout: self.config.approval_timeout,
             tool: &tool,
             call: &call,
             upstream: &call.upstream,
@@ -186,4 +187,22 @@ async fn a_useless_answer_leaves_the_call_waiting_for_others() {
     let started = Instant::now();
     assert_eq!(rig.ask(&|_| {}).await, Err(ApprovalError::Waiting { id: 1 }));
     assert_eq!((started.elapsed().as_secs(), rig.path.waiting().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identical_call_goes_on_waiting_when_the_other_is_taken_back() {
+    let rig = rig(Duration::from_secs(300));
+    let other = tokio::time::timeout(Duration::from_secs(5), rig.ask(&|_| {}));
+    let (taken_back, answer) = tokio::join!(other, async {
+        let asking = rig.ask(&|_| {});
+        let deciding = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            rig.path.respond("1", Decision::AllowOnce, Judge::Operator, "test").await
+        };
+        tokio::join!(asking, deciding)
+    });
+    assert!(taken_back.is_err());
+    assert_eq!(answer, (Ok(Passed::Decided(Decision::AllowOnce, Judge::Operator)), Ok("allowed")));
+    assert!(tokio::time::timeout(Duration::from_secs(5), rig.ask(&|_| {})).await.is_err());
+    assert!(rig.path.waiting().is_empty());
 }

@@ -101,7 +101,13 @@ impl CallError {
             Self::InvalidArguments(_) => "invalid_arguments",
             Self::Approval(error) => error.kind(),
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
+            Self::NotReady(not_ready) if not_ready.needs_auth() => "needs_auth",
             Self::NotReady(_) => "not_ready",
+            Self::Wire(WireError::NeedsAuth { .. }) => "needs_auth",
+            Self::Wire(WireError::Http(refusal)) if refusal.asks_to_wait() => "rate_limited",
+            Self::Wire(WireError::Http(_)) => "http_error",
+            Self::Wire(WireError::Unreachable { .. }) => "unreachable",
+            Self::Wire(WireError::Interrupted { .. }) => "interrupted",
             Self::Wire(WireError::Gone { .. }) => "server_gone",
             Self::Wire(WireError::IdleTimeout { .. }) => "timeout_idle",
             Self::Wire(WireError::CapTimeout { .. }) => "timeout_cap",
@@ -121,7 +127,11 @@ impl CallError {
             | Self::Approval(_)
             | Self::Slot(_)
             | Self::NotReady(_) => Delivery::NotWritten,
-            Self::Wire(WireError::QueueFull { .. }) => Delivery::NotWritten,
+            Self::Wire(
+                WireError::QueueFull { .. } | WireError::NeedsAuth { .. } | WireError::Unreachable { .. },
+            ) => Delivery::NotWritten,
+            Self::Wire(WireError::Interrupted { .. }) => Delivery::MaybeWritten,
+            Self::Wire(WireError::Http(refusal)) => refusal.delivery,
             Self::Wire(
                 WireError::Gone { delivery }
                 | WireError::IdleTimeout { delivery, .. }
@@ -138,6 +148,7 @@ impl CallError {
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
+            Self::Wire(WireError::Http(refusal)) => refusal.retry_after,
             Self::Removed
             | Self::Withheld(_)
             | Self::InvalidArguments(_)
@@ -186,6 +197,17 @@ impl CallError {
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }
+            Self::NotReady(NotReady::Failed { failure, .. }) if self.kind() == "needs_auth" => {
+                login_text(server, &failure.text, executed)
+            }
+            Self::Wire(WireError::NeedsAuth { action }) => login_text(server, action, executed),
+            Self::Wire(WireError::Http(refusal)) => {
+                let when = match refusal.retry_after {
+                    Some(wait) => format!(" Do not retry before {} s have passed.", whole_secs(wait)),
+                    None => String::new(),
+                };
+                format!("Call to MCP server '{server}' failed: {refusal}. {executed}{when}")
+            }
             Self::NotReady(error) => {
                 let when = match self.retry_after() {
                     Some(wait) => format!("The next start is in about {} s.", whole_secs(wait)),
@@ -233,6 +255,11 @@ impl CallError {
             .member("_meta", meta.finish().get());
         Reply::Result(result.finish())
     }
+}
+
+/// What a person can do, and that nobody else can.
+fn login_text(server: &str, action: &str, executed: &str) -> String {
+    format!("MCP server '{server}' needs a login. {executed} Do not retry; ask the user: {action}.")
 }
 
 /// Seconds, rounded up, so that a retry after them is never too early; at least 1.

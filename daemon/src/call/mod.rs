@@ -29,6 +29,7 @@ pub use spans::Asked;
 pub use steps::{ADMIN, CallPath, Surroundings};
 
 use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
+use crate::config::BuiltinConfig;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
@@ -199,6 +200,7 @@ where
         if tool.kind == ItemKind::Subscription {
             return Ok(Finish::builtin(redactor).apply(path.subscribe_own(caller, tool, call)).await);
         }
+        approve_builtin(path, caller, tool, call, record, progress).await?;
         let reply = call_builtin(path, caller, tool, call).await;
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
@@ -218,7 +220,8 @@ where
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
-    let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
+    let (policy, timeout) = (&config.approval, config.approval_timeout);
+    let gated = Gated { caller, policy, timeout, tool, call, upstream: &upstream, span: record.span() };
     let passed = path.approve(&gated, progress).await;
     record.decided(&passed);
     if let Passed::Decided(..) = passed? {
@@ -269,6 +272,34 @@ fn as_asked(tool: &Tool, answer: Answer) -> Reply {
         },
         Answer::Error(error) => utility::refused(tool.kind, error),
     }
+}
+
+/// Step "approval" of the conversation tools, as `hermesd.builtin` has it.
+async fn approve_builtin<S>(
+    path: &CallPath,
+    caller: &Caller,
+    tool: &Tool,
+    call: &ToolCall,
+    record: &mut Record<'_>,
+    progress: &S,
+) -> Result<(), CallError>
+where
+    S: Fn(Box<RawValue>) + Sync,
+{
+    // Looking at approvals and deciding them cannot wait for an approval.
+    if permissions::is_one(tool.name.as_str()) {
+        return Ok(());
+    }
+    let config = path.around.config.borrow().clone();
+    let BuiltinConfig { approval: policy, approval_timeout: timeout } = &config.daemon.builtin;
+    let upstream = &call.upstream;
+    let gated = Gated { caller, policy, timeout: *timeout, tool, call, upstream, span: record.span() };
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
+        path.unchanged(caller, tool)?;
+    }
+    Ok(())
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
@@ -424,10 +455,20 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             Outcome::Success
         }
         Err(CallError::Wire(
-            WireError::Gone { .. } | WireError::IdleTimeout { .. } | WireError::CapTimeout { .. },
+            WireError::Gone { .. }
+            | WireError::IdleTimeout { .. }
+            | WireError::CapTimeout { .. }
+            | WireError::Unreachable { .. }
+            | WireError::Interrupted { .. },
         )) => Outcome::Failure,
+        // A server that asks to wait, or for a login, works.
+        Err(CallError::Wire(WireError::Http(refusal))) if refusal.asks_to_wait() => Outcome::Neutral,
+        Err(CallError::Wire(WireError::Http(_))) => Outcome::Failure,
+        Err(CallError::NotReady(not_ready)) if not_ready.needs_auth() => Outcome::Neutral,
         Err(CallError::NotReady(_)) => Outcome::Failure,
-        Err(CallError::Wire(WireError::QueueFull { .. } | WireError::Malformed)) => Outcome::Neutral,
+        Err(CallError::Wire(
+            WireError::QueueFull { .. } | WireError::Malformed | WireError::NeedsAuth { .. },
+        )) => Outcome::Neutral,
         Err(
             CallError::Removed
             | CallError::Withheld(_)

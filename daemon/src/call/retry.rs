@@ -57,6 +57,16 @@ pub fn decide(error: &WireError, hints: Hints, trust: Trust, attempts: u32) -> D
         WireError::QueueFull { .. } => return Decision::NotExecuted,
         // It was answered, so it was executed.
         WireError::Malformed | WireError::TooLong { .. } => return Decision::OutcomeUnknown,
+        WireError::Unreachable { .. } => Delivery::NotWritten,
+        WireError::Interrupted { .. } => Delivery::MaybeWritten,
+        // The server has spoken: the same again would be refused again.
+        WireError::NeedsAuth { .. } => return Decision::NotExecuted,
+        WireError::Http(refusal) => {
+            return match refusal.delivery {
+                Delivery::NotWritten => Decision::NotExecuted,
+                Delivery::MaybeWritten => Decision::OutcomeUnknown,
+            };
+        }
     };
     let harmless = trust == Trust::Annotations && (hints.read_only || hints.idempotent);
     if attempts < MAX_ATTEMPTS && (delivery == Delivery::NotWritten || harmless) {

@@ -4,7 +4,7 @@
 //! turned from and into what a server listed. Promise: a server is never without its tools only
 //! because it is not running. May not touch: the database, servers.
 
-use crate::config::{HttpConfig, ServerConfig, StdioConfig, TransportConfig};
+use crate::config::{HttpConfig, RemoteKind, ServerConfig, StdioConfig, TransportConfig};
 use crate::names::ServerName;
 use crate::server::listing::{Item, ListKind, Listing, Reader};
 use crate::store::{CatalogRecord, StoredCatalog};
@@ -145,12 +145,16 @@ impl Fields {
     }
 
     fn http(&mut self, config: &HttpConfig) {
-        let HttpConfig { url, headers, legacy_sse, oauth, tls, allow_insecure: _ } = config;
+        let HttpConfig { url, headers, kind, oauth, tls, allow_insecure: _ } = config;
         self.text("http");
         self.text(url);
         self.texts(headers.keys().map(String::as_str));
         self.texts(headers.values().map(|value| value.expose()));
-        self.text(if *legacy_sse { "sse" } else { "streamable" });
+        self.text(match kind {
+            RemoteKind::Auto => "auto",
+            RemoteKind::Streamable => "streamable",
+            RemoteKind::Sse => "sse",
+        });
         self.optional(oauth.as_ref().map(|oauth| oauth.client_id.as_deref().unwrap_or("")));
         self.optional(oauth.as_ref().and_then(|oauth| oauth.scope.as_deref()));
         // A certificate says who asks; the rest of TLS only whether the server is reached.

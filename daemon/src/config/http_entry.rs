@@ -9,7 +9,7 @@ use super::interpolate;
 use super::reader::{Cx, Field, Flag, Section};
 use super::server_entry::TINY;
 use super::url::{self, Url};
-use super::{HttpConfig, OauthConfig, TlsConfig, values};
+use super::{HttpConfig, OauthConfig, RemoteKind, TlsConfig, values};
 use crate::secret::{Secret, name_says_secret, value_is_secret};
 use base64::Engine;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) const KEYS: &[&str] =
 /// Reads the entry; `None` after an error.
 pub(super) fn read(section: &Section<'_>, url: &Field<'_>) -> Option<HttpConfig> {
     let headers = section.get("headers").map_or(Some(BTreeMap::new()), |field| headers(&field));
-    let legacy_sse = legacy_sse(section);
+    let kind = kind(section);
     let oauth = oauth(section);
     let tls = tls(section);
     let allow_insecure = section.flag("allow_insecure", Flag::Off);
@@ -55,7 +55,7 @@ pub(super) fn read(section: &Section<'_>, url: &Field<'_>) -> Option<HttpConfig>
         );
         return None;
     }
-    Some(HttpConfig { url: text, headers, legacy_sse, oauth, tls, allow_insecure })
+    Some(HttpConfig { url: text, headers, kind, oauth, tls, allow_insecure })
 }
 
 fn is_credential(header: &str) -> bool {
@@ -73,18 +73,18 @@ pub(super) fn note_url(cx: Cx<'_>, url: &Url<'_>) {
     }
 }
 
-fn legacy_sse(section: &Section<'_>) -> bool {
-    let Some(field) = section.get("transport") else { return false };
-    let Some(transport) = field.word() else { return false };
+fn kind(section: &Section<'_>) -> RemoteKind {
+    let Some(field) = section.get("transport") else { return RemoteKind::Auto };
+    let Some(transport) = field.word() else { return RemoteKind::Auto };
     match transport.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-        "sse" => true,
-        "http" | "streamablehttp" => false,
+        "sse" => RemoteKind::Sse,
+        "http" | "streamablehttp" => RemoteKind::Streamable,
         // Hermes Agent takes everything else as Streamable HTTP; so the server still runs.
         _ => {
             let message =
                 format!("`{}` is not a value of `transport`; Streamable HTTP is used", field.spelling());
             field.warn(message, "allowed: http, sse");
-            false
+            RemoteKind::Streamable
         }
     }
 }

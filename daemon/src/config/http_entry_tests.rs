@@ -18,10 +18,11 @@ fn url_headers_and_transport_are_read() {
     let server = with(&["headers: {X-A: 010, X-B: ' padded '}", "transport: sse"]);
     assert_eq!(http(&server).url, "https://h.example/mcp");
     assert_eq!((header(&server, "X-A"), header(&server, "X-B")), ("010".to_owned(), "padded".to_owned()));
-    assert!(http(&server).legacy_sse);
-    assert!(!http(&with(&["transport: streamable-http"])).legacy_sse);
+    assert_eq!(http(&server).kind, RemoteKind::Sse);
+    assert_eq!(http(&with(&["transport: streamable-http"])).kind, RemoteKind::Streamable);
+    assert_eq!(http(&with(&[])).kind, RemoteKind::Auto);
     let odd = one(&["url: https://h", "transport: websocket"], &[]);
-    assert!(!http(running(&odd, "s")).legacy_sse);
+    assert_eq!(http(running(&odd, "s")).kind, RemoteKind::Streamable);
     assert_eq!(only(&odd, Severity::Warning).hint, "allowed: http, sse");
 }
 

@@ -16,6 +16,7 @@ mod http_entry;
 pub mod interpolate;
 pub mod messaging;
 mod reader;
+mod remote;
 mod render;
 mod server_entry;
 mod stdio_entry;
@@ -29,6 +30,7 @@ mod watch_eye;
 
 pub use check::{Loaded, Sources, State, check_text, load};
 pub use diff::{Change, Plan, plan};
+pub use remote::{HttpConfig, OauthConfig, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
 pub use {reader::Surroundings, render::render_findings};
@@ -150,55 +152,6 @@ pub struct StdioConfig {
     pub osv: bool,
     /// Daemons the server started on purpose. Default end.
     pub detached: Detached,
-}
-
-/// A remote server as configured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HttpConfig {
-    /// Checked http(s) URL.
-    pub url: String,
-    /// Headers of each request; values may be secrets.
-    pub headers: BTreeMap<String, Secret>,
-    /// Legacy HTTP+SSE (`transport: sse`).
-    pub legacy_sse: bool,
-    /// `auth: oauth`.
-    pub oauth: Option<OauthConfig>,
-    /// TLS verification.
-    pub tls: TlsConfig,
-    /// Credentials over plain http to another host are allowed. Default false.
-    pub allow_insecure: bool,
-}
-
-/// `oauth:` of a server.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct OauthConfig {
-    /// Pre-registered client.
-    pub client_id: Option<String>,
-    /// Its secret.
-    pub client_secret: Option<Secret>,
-    /// Scopes to ask for.
-    pub scope: Option<String>,
-    /// Fixed callback port; 0 or absent: a free one.
-    pub redirect_port: Option<u16>,
-    /// Shown by the authorization server.
-    pub client_name: Option<String>,
-    /// How long a login may take. Default 300 s.
-    pub timeout: Option<Duration>,
-}
-
-/// TLS options of a remote server.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct TlsConfig {
-    /// `ssl_verify: false`.
-    pub insecure: bool,
-    /// `ssl_verify: <path>`.
-    pub ca_file: Option<PathBuf>,
-    /// Client certificate (PEM).
-    pub client_cert: Option<PathBuf>,
-    /// Its key (PEM); `None`: in the same file.
-    pub client_key: Option<PathBuf>,
-    /// Password of the key.
-    pub client_key_password: Option<Secret>,
 }
 
 /// `tools:` of a server.
@@ -374,6 +327,17 @@ pub struct DaemonConfig {
     pub audit: AuditConfig,
     /// `redaction.labels`. Default plain.
     pub redaction_labels: RedactionLabels,
+    /// The conversation tools.
+    pub builtin: BuiltinConfig,
+}
+
+/// `hermesd.builtin`: what a server's entry says, for the built-in server `hermes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltinConfig {
+    /// Which calls wait for a person. Default never.
+    pub approval: ApprovalPolicy,
+    /// How long such a call waits. Default 300 s.
+    pub approval_timeout: Duration,
 }
 
 /// One profile.

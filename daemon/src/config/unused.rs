@@ -2,7 +2,7 @@
 //!
 //! Pure. Silence would be a lie: whoever writes `sharing: per_client` wants clients kept apart.
 
-use super::{Config, Finding, ServerEntry, Severity, Sharing, TransportConfig};
+use super::{Config, Finding, ServerEntry, Severity, Sharing};
 
 /// One warning for each such key that is set.
 pub(super) fn findings(config: &Config) -> Vec<Finding> {
@@ -28,10 +28,6 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
                 "do not rely on it to keep clients apart",
             ));
         }
-        if matches!(server.transport, TransportConfig::Http(_)) {
-            let message = "servers reached by url are not run by this version";
-            out.push(warn(Some(name.clone()), key("url"), message, "use a stdio command for now"));
-        }
     }
     let sections = [
         ("sampling_provider", config.daemon.sampling_provider.is_some()),
@@ -49,7 +45,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ServerConfig, StdioConfig};
+    use crate::config::{ServerConfig, StdioConfig, TransportConfig};
     use crate::names::ServerName;
     use std::sync::Arc;
 
@@ -64,5 +60,14 @@ mod tests {
         server.sharing = Sharing::PerClient;
         config.servers.insert(name, ServerEntry::Enabled(Arc::new(server)));
         assert_eq!(findings(&config)[0].key, "mcp_servers.s.sharing");
+    }
+
+    #[test]
+    fn the_export_of_traces_has_no_effect_only_in_builds_without_it() {
+        let mut config = Config::default();
+        config.daemon.otlp =
+            Some(crate::config::OtlpConfig { endpoint: "http://h:4318".to_owned(), sample_ratio: 1.0 });
+        let named = findings(&config).iter().any(|finding| finding.key == "hermesd.otlp");
+        assert_eq!(named, !cfg!(feature = "otlp"));
     }
 }

@@ -9,11 +9,16 @@ pub const INITIALIZE_REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-0
 /// What hermesd asks servers for and offers clients at most.
 pub const LATEST_INITIALIZE: &str = "2025-11-25";
 
+/// The revision without a handshake.
+pub const PER_REQUEST: &str = "2026-07-28";
+
 /// How a session with a peer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// `initialize` opens a session (up to 2025-11-25).
     Initialize,
+    /// Every request says for itself who asks and in which revision (from 2026-07-28).
+    PerRequest,
 }
 
 /// A revision both sides know.

@@ -3,10 +3,11 @@
 //! Owner: the supervisor. Promise: `Ended` is said only after the launcher has proven that nothing
 //! of the generation is left; the pipes are closed before the process is ended.
 
-use super::launch::{Launched, Log, Process};
+use super::launch::{Connection, Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
 use super::status::ServerStatus;
 use super::supervisor::{Job, Shared, Supervisor};
+use super::wire::remote::RemoteWire;
 use super::wire::task::Wire;
 use super::wire::{EndReason, Fact, WireHandle, WireLimits};
 use crate::names::{Generation, ServerName};
@@ -27,6 +28,16 @@ const SURVIVOR_RETRY: Duration = Duration::from_secs(5);
 /// Time between two looks at the requests that a drain waits for.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
+/// What it means when a server says nothing for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It is asked whether it lives.
+    Suspicious,
+    /// Between requests there is no connection that could say anything; asking each minute would be
+    /// noise for a server that many share.
+    Normal,
+}
+
 /// A process and its connection.
 pub(crate) struct Body {
     pub(crate) pid: Option<u32>,
@@ -36,6 +47,7 @@ pub(crate) struct Body {
     /// Taken once it has reported.
     pub(crate) ended: Option<JoinHandle<EndReason>>,
     pub(crate) facts: mpsc::Receiver<Fact>,
+    pub(crate) silence: Silence,
     wire_stop: CancellationToken,
 }
 
@@ -44,10 +56,18 @@ impl Body {
     pub(crate) fn start(launched: Launched, generation: Generation, shared: &Shared) -> (Self, WireHandle) {
         let (facts_in, facts) = mpsc::channel(FACT_BACKLOG);
         let wire_stop = CancellationToken::new();
-        let pipes = (launched.stdin, launched.stdout);
         let limits = WireLimits { roots: shared.roots.clone(), ..WireLimits::default() };
-        let (wire, ended) =
-            Wire::start(generation, pipes, facts_in, limits, wire_stop.clone(), &shared.tasks);
+        let (stop, tasks) = (wire_stop.clone(), &shared.tasks);
+        let (wire, ended, silence) = match launched.connection {
+            Connection::Pipes { stdin, stdout } => {
+                let (wire, ended) = Wire::start(generation, (stdin, stdout), facts_in, limits, stop, tasks);
+                (wire, ended, Silence::Suspicious)
+            }
+            Connection::Remote(remote) => {
+                let (wire, ended) = RemoteWire::start(generation, remote, facts_in, limits, stop, tasks);
+                (wire, ended, Silence::Normal)
+            }
+        };
         let body = Self {
             pid: launched.pid,
             guard_pid: launched.guard_pid,
@@ -55,6 +75,7 @@ impl Body {
             wire: wire.clone(),
             ended: Some(ended),
             facts,
+            silence,
             wire_stop,
         };
         (body, wire)

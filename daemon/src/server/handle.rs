@@ -4,7 +4,7 @@
 //! outlives generations, and breaker and slots live here for the same reason.
 
 use super::breaker::Breaker;
-use super::lifecycle::{Drain, Failure, StopReason};
+use super::lifecycle::{Drain, Failure, FailureKind, StopReason};
 use super::listing::Listing;
 use super::news::followers::Followers;
 use super::slots::Slots;
@@ -64,6 +64,11 @@ impl NotReady {
                 server
             }
         }
+    }
+
+    /// Whether only a person's login helps.
+    pub fn needs_auth(&self) -> bool {
+        matches!(self, Self::Failed { failure, .. } if failure.kind == FailureKind::NeedsAuth)
     }
 
     /// When the daemon tries again by itself, where it does.

@@ -1,20 +1,20 @@
 //! The first words with a server: initialize, and what was agreed.
 //!
-//! Pure but for [`initialize`], which waits on the wire. The wire answers requests of the server
+//! Pure but for [`agree`], which waits on the wire. The wire answers requests of the server
 //! from the first byte, so a server may ask before it answers. Promise: `notifications/initialized`
 //! is sent exactly once a generation, after the answer and before any other request.
 //! May not touch: processes, listings.
 //!
-//! Which [`Era`] a server belongs to is decided here and nowhere else; only the handshake era exists
-//! in this build.
+//! Which [`Era`] a server belongs to is decided here and nowhere else.
 
 use super::pages::read_error;
-use super::wire::{Answer, Progress, Request, WireError, WireHandle};
+use super::wire::{Answer, Carrier, Progress, Request, WireError, WireHandle};
 use crate::config::ProtocolChoice;
-use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE};
+use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE, PER_REQUEST};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use serde_json::value::RawValue;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What was agreed with one generation.
 #[derive(Debug, Clone)]
@@ -73,6 +73,23 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// Whether the server may belong to the era without a handshake: it refused `initialize` as a
+    /// method or for what the request lacks (2026-07-28, Versioning).
+    fn names_other_era(&self) -> bool {
+        match self {
+            Self::Refused { code, message } => {
+                matches!(code, -32022..=-32020 | -32601)
+                    || message.contains(PER_REQUEST)
+                    || (*code == -32602 && message.contains("_meta"))
+            }
+            Self::Revision { offered, .. } => offered == PER_REQUEST,
+            Self::Wire(WireError::Http(refusal)) => {
+                refusal.status == 400 || refusal.text.contains(PER_REQUEST)
+            }
+            Self::Wire(_) | Self::UnknownPin { .. } | Self::NoResult => false,
+        }
+    }
+
     /// Whether a retry cannot mend it.
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -144,26 +161,83 @@ fn read_result(result: &RawValue, asked: &str, choice: &ProtocolChoice) -> Resul
         asked: asked.to_owned(),
         known: known_revisions(),
     })?;
-    let info = members.get("serverInfo").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    Ok(agreed(Era::Initialize, revision, &members, members.get("serverInfo")))
+}
+
+fn agreed(era: Era, revision: &'static str, members: &Members<'_>, info: Option<&RawValue>) -> Agreed {
+    let info = info.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
     let text = |key| info.text(key).map(std::borrow::Cow::into_owned).unwrap_or_default();
     let capabilities = members.get("capabilities").filter(|raw| raw.get().starts_with('{'));
-    Ok(Agreed {
-        era: Era::Initialize,
+    Agreed {
+        era,
         revision,
         name: text("name"),
         version: text("version"),
         capabilities: capabilities.map_or_else(|| ObjectWriter::default().finish(), ToOwned::to_owned),
         instructions: members.text("instructions").map(std::borrow::Cow::into_owned),
-    })
+    }
 }
 
-/// Runs the handshake on a fresh wire, within `budget`.
+/// Finds the era of the server and agrees with it, within `budget`: `initialize` first; a server over
+/// HTTP that only knows requests which speak for themselves is asked with `server/discover`.
 ///
 /// # Errors
 /// [`HandshakeError`]; nothing more may be asked of this generation then.
 /// # Cancel safety
 /// Not to be repeated on the same generation: a dropped handshake leaves it half introduced.
-pub async fn initialize(
+pub async fn agree(
+    wire: &WireHandle,
+    choice: &ProtocolChoice,
+    offer: Offer,
+    budget: Duration,
+) -> Result<Agreed, HandshakeError> {
+    let begun = Instant::now();
+    match (choice, wire.carrier()) {
+        (ProtocolChoice::Revision(pinned), Carrier::Http) if pinned == PER_REQUEST => {
+            discover(wire, budget).await
+        }
+        (ProtocolChoice::Auto, Carrier::Http) => match initialize(wire, choice, offer, budget).await {
+            Err(first) if first.names_other_era() => {
+                let left = budget.saturating_sub(begun.elapsed());
+                // The first refusal is about what most servers speak, and says more to a person.
+                discover(wire, left).await.map_err(|_| first)
+            }
+            outcome => outcome,
+        },
+        (ProtocolChoice::Auto | ProtocolChoice::Legacy | ProtocolChoice::Revision(_), _) => {
+            initialize(wire, choice, offer, budget).await
+        }
+    }
+}
+
+/// Asks a server of the era without handshake what it is (2026-07-28, Discovery).
+async fn discover(wire: &WireHandle, budget: Duration) -> Result<Agreed, HandshakeError> {
+    wire.agreed(PER_REQUEST, Era::PerRequest)?;
+    let (idle, cap, progress) = (budget, budget, Progress::Unwanted);
+    let request = Request { method: "server/discover".into(), params: None, idle, cap, progress };
+    match wire.request(request)?.done().await? {
+        Answer::Result(result) => read_discovery(&result),
+        Answer::Error(error) => Err(refused(&error)),
+    }
+}
+
+/// Reads the answer to `server/discover`.
+fn read_discovery(result: &RawValue) -> Result<Agreed, HandshakeError> {
+    let members = Members::parse(result).map_err(|_| HandshakeError::NoResult)?;
+    let versions = members.get("supportedVersions").ok_or(HandshakeError::NoResult)?;
+    let versions: Vec<String> = serde_json::from_str(versions.get()).map_err(|_| HandshakeError::NoResult)?;
+    if !versions.iter().any(|version| version == PER_REQUEST) {
+        return Err(HandshakeError::Revision {
+            offered: versions.join(", ").chars().take(60).collect(),
+            asked: PER_REQUEST.to_owned(),
+            known: known_revisions(),
+        });
+    }
+    let meta = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    Ok(agreed(Era::PerRequest, PER_REQUEST, &members, meta.get("io.modelcontextprotocol/serverInfo")))
+}
+
+async fn initialize(
     wire: &WireHandle,
     choice: &ProtocolChoice,
     offer: Offer,
@@ -181,6 +255,7 @@ pub async fn initialize(
             },
         },
     };
+    wire.agreed(agreed.revision, agreed.era)?;
     wire.notify("notifications/initialized", None)?;
     Ok(agreed)
 }

@@ -78,8 +78,12 @@ async fn ask(wire: &WireHandle, method: &'static str) -> Heard {
         Err(error) => Err(error),
     };
     match outcome {
-        Ok(_) | Err(WireError::Malformed | WireError::TooLong { .. }) => Heard::Answer,
-        Err(WireError::Gone { .. }) => Heard::Gone,
+        Ok(_) | Err(WireError::Malformed | WireError::TooLong { .. } | WireError::Http(_)) => Heard::Answer,
+        // What these mean is said by the end of the connection.
+        Err(WireError::Gone { .. } | WireError::NeedsAuth { .. } | WireError::Unreachable { .. }) => {
+            Heard::Gone
+        }
+        Err(WireError::Interrupted { .. }) => Heard::Nothing,
         Err(WireError::IdleTimeout { .. } | WireError::CapTimeout { .. } | WireError::QueueFull { .. }) => {
             let heard_since = wire.stats().last_heard().is_some_and(|at| at > asked);
             if heard_since { Heard::OtherLife } else { Heard::Nothing }

@@ -1,10 +1,11 @@
 //! The border between a supervisor and what runs a server.
 //!
 //! Two traits, so that supervision is the same for every kind of server and can be tested without
-//! processes. `spawn` implements them for child processes. May not touch: phases, listings.
+//! processes. `spawn` implements them for child processes, `remote` for servers behind a URL. May not touch: phases, listings.
 
 use super::lifecycle::Failure;
 use super::status::{Exit, Reporter};
+use super::wire::remote::Remote;
 use crate::config::ServerConfig;
 use crate::names::{Generation, ServerName};
 use futures_util::future::BoxFuture;
@@ -12,16 +13,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::unix::pipe;
 
+/// What a server is reached through.
+pub enum Connection {
+    /// The pipes of a child.
+    Pipes {
+        /// What the server reads.
+        stdin: pipe::Sender,
+        /// What the server writes.
+        stdout: pipe::Receiver,
+    },
+    /// HTTP.
+    Remote(Remote),
+}
+
 /// A started server. Whoever holds it owns the process until [`Process::stop`] proved its end.
 pub struct Launched {
     /// The server's own process.
     pub pid: Option<u32>,
     /// The process that guards it.
     pub guard_pid: Option<u32>,
-    /// What the server reads.
-    pub stdin: pipe::Sender,
-    /// What the server writes.
-    pub stdout: pipe::Receiver,
+    /// How it is spoken to.
+    pub connection: Connection,
     /// Its life.
     pub process: Box<dyn Process>,
 }

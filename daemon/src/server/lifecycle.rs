@@ -11,9 +11,10 @@
 //!  any --stop--> Stopping --proven dead--> Stopped          any --restart, config--> Stopping --> Starting
 //! ```
 
+pub use super::failure::{Failure, FailureKind};
+
 use crate::names::Generation;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The numbers behind the decisions.
@@ -35,6 +36,8 @@ pub struct Policy {
     pub sustained: Duration,
     /// Least time between two spawns that calls ask for. Default 1 s.
     pub on_demand_gap: Duration,
+    /// The same while the server needs a login. Default 30 s.
+    pub login_gap: Duration,
     /// Whether anything may be started at all.
     pub starts: Starts,
 }
@@ -61,6 +64,7 @@ impl Policy {
             parked_retry: Duration::from_secs(600),
             sustained: Duration::from_secs(60),
             on_demand_gap: Duration::from_secs(1),
+            login_gap: Duration::from_secs(30),
             starts: Starts::Allowed,
         }
     }
@@ -76,44 +80,6 @@ impl Policy {
     /// Budget of the start that follows `failures` failures.
     fn budget(&self, failures: u32) -> Duration {
         self.start_budget.saturating_mul(failures.saturating_add(1)).min(self.start_budget_cap)
-    }
-}
-
-/// What a failure means for the next try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FailureKind {
-    /// May heal by itself.
-    Transient,
-    /// A retry cannot mend it: not found, not executable, exit 126/127, refused configuration.
-    Permanent,
-    /// A person must log in: 401.
-    NeedsAuth,
-}
-
-/// Why a start or a running server failed. The text holds no secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// What it means for the next try.
-    pub kind: FailureKind,
-    /// One sentence for a person.
-    pub text: Arc<str>,
-}
-
-impl Failure {
-    /// May heal by itself.
-    pub fn transient(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Transient, text: text.into() }
-    }
-
-    /// Parks at once.
-    pub fn permanent(text: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Permanent, text: text.into() }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -357,14 +323,22 @@ impl Life {
                 }
             }
             Phase::Stopped { .. } => self.begin(now, policy, actions),
+            // What the server asked for holds for calls too.
+            Phase::BackingOff { failure, .. } if failure.wait.is_some() => {}
             Phase::BackingOff { until, .. } => {
                 *until = (*until).min(earliest.max(now));
                 self.timer(now, policy, actions);
             }
-            Phase::Parked { until, .. } | Phase::NeedsAuth { until, .. } => {
+            Phase::Parked { until, .. } => {
                 let wanted = earliest.max(now);
                 *until = Some(until.map_or(wanted, |until| until.min(wanted)));
                 self.timer(now, policy, actions);
+            }
+            // A call cannot log in; but somebody may have set things right elsewhere.
+            Phase::NeedsAuth { .. } => {
+                if self.last_spawn.is_none_or(|last| last + policy.login_gap <= now) {
+                    self.begin(now, policy, actions);
+                }
             }
         }
     }
@@ -421,10 +395,12 @@ impl Life {
             FailureKind::NeedsAuth => Phase::NeedsAuth { failure, until: None },
             FailureKind::Transient if self.failures >= policy.attempts => {
                 let wait = policy.parked_retry + policy.parked_retry.mul_f64(jitter.clamp(0.0, 1.0) / 10.0);
+                let wait = wait.max(failure.wait.unwrap_or_default());
                 Phase::Parked { failure, until: Some(now + wait) }
             }
             FailureKind::Transient => {
-                Phase::BackingOff { failure, until: now + policy.backoff(self.failures, jitter) }
+                let wait = policy.backoff(self.failures, jitter).max(failure.wait.unwrap_or_default());
+                Phase::BackingOff { failure, until: now + wait }
             }
         };
     }

@@ -7,7 +7,7 @@
 use super::base_env::{BaseEnv, probe_disk};
 use super::environment::{self, ResolveError, Resolved};
 use super::gate;
-use super::launch::{Ignition, Launched, Launcher, Log, Process, Survivors};
+use super::launch::{Connection, Ignition, Launched, Launcher, Log, Process, Survivors};
 use super::lifecycle::Failure;
 use super::osv::{Osv, Verdict};
 use super::status::{Exit, Reporter};
@@ -75,7 +75,7 @@ impl Launcher for StdioLauncher {
             let stdio = match &config.transport {
                 TransportConfig::Stdio(stdio) => stdio.clone(),
                 TransportConfig::Http(_) => {
-                    let text = "servers reached by url are not supported in this build";
+                    let text = "a server reached by url has no command to be run";
                     report.failed("resolve", Duration::ZERO, text);
                     return Err(Failure::permanent(text));
                 }
@@ -238,8 +238,7 @@ async fn start(
     Ok(Launched {
         pid: Some(child.pid),
         guard_pid: Some(child.guard_pid),
-        stdin: child.stdin,
-        stdout: child.stdout,
+        connection: Connection::Pipes { stdin: child.stdin, stdout: child.stdout },
         process: Box::new(process),
     })
 }

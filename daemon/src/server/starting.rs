@@ -93,7 +93,7 @@ pub(crate) async fn introduce(
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::initialize(&wire, &config.protocol, offer, budget).await {
+    let agreed = match handshake::agree(&wire, &config.protocol, offer, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -115,6 +115,10 @@ pub(crate) async fn introduce(
         Err(error) => {
             report.failed("tools/list", asked.elapsed(), error.to_string());
             let failure = Failure::transient(error.to_string());
+            let failure = match &error {
+                ListError::Wire { source, .. } => by_http(source, failure),
+                ListError::Refused { .. } | ListError::OutOfTime { .. } => failure,
+            };
             Err(match error {
                 ListError::Wire { source: WireError::Gone { .. }, .. } => IntroduceError::Gone(failure),
                 ListError::Wire { .. } | ListError::Refused { .. } | ListError::OutOfTime { .. } => {
@@ -141,9 +145,31 @@ fn handshake_failed(wire: &WireHandle, error: HandshakeError) -> IntroduceError 
         text = format!("{text}; {}", noise.kind.advice());
     }
     let failure = if error.is_permanent() { Failure::permanent(text) } else { Failure::transient(text) };
+    let failure = match &error {
+        HandshakeError::Wire(error) => by_http(error, failure),
+        _ => failure,
+    };
     match error {
         HandshakeError::Wire(WireError::Gone { .. }) => IntroduceError::Gone(failure),
         _ => IntroduceError::Failed(failure),
+    }
+}
+
+/// What an answer of a remote server means for the next try.
+fn by_http(error: &WireError, failure: Failure) -> Failure {
+    match error {
+        WireError::NeedsAuth { action } => Failure::needs_auth(action.as_str()),
+        // The address must be written differently; asking again leads to the same place.
+        WireError::Http(refusal) if matches!(refusal.status, 300..400) => Failure::permanent(failure.text),
+        WireError::Http(refusal) => failure.after(refusal.retry_after),
+        WireError::Gone { .. }
+        | WireError::IdleTimeout { .. }
+        | WireError::CapTimeout { .. }
+        | WireError::QueueFull { .. }
+        | WireError::TooLong { .. }
+        | WireError::Malformed
+        | WireError::Unreachable { .. }
+        | WireError::Interrupted { .. } => failure,
     }
 }
 

@@ -233,7 +233,11 @@ impl ServerStatus {
             Ping::Asked => None,
             Ping::Ignored => Some("it does not answer ping; tools/list is asked instead".to_owned()),
         };
-        self.survivors.iter().map(ToString::to_string).chain(ping).collect()
+        let http = self.wire.as_ref().and_then(|stats| stats.last_http()).map(|seen| {
+            let ago = seen.at.elapsed().as_secs();
+            format!("last HTTP answer that was no success, {ago} s ago: {} {}", seen.status, seen.text)
+        });
+        self.survivors.iter().map(ToString::to_string).chain(ping).chain(http).collect()
     }
 
     /// Since the handshake; zero unless ready.

@@ -429,6 +429,13 @@ impl Supervisor {
             Phase::Ready { .. } => None,
             _ => self.next_step().map(Instant::into_std),
         };
+        if let Phase::NeedsAuth { failure, .. } = &phase {
+            // Nothing happens before a person acts: whoever waits is told what that is.
+            for waiter in self.waiters.drain(..) {
+                let (server, failure) = (self.name.clone(), failure.clone());
+                let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in: None }));
+            }
+        }
         if let Phase::Stopped { reason } = phase {
             for waiter in self.waiters.drain(..) {
                 let _ = waiter.send(Err(NotReady::Stopped { server: self.name.clone(), reason }));

@@ -139,7 +139,8 @@ impl Fake {
             self.frozen.clone(),
         ));
         let process = FakeProcess { exits, alive: self.alive.clone(), stubborn, dead: false };
-        Launched { pid: Some(77), guard_pid: Some(76), stdin, stdout, process: Box::new(process) }
+        let connection = crate::server::launch::Connection::Pipes { stdin, stdout };
+        Launched { pid: Some(77), guard_pid: Some(76), connection, process: Box::new(process) }
     }
 }
 

@@ -3,10 +3,11 @@
 //! Owner: the supervisor; these are its methods around a ready server. Promise: listeners hear of a
 //! listing only when its content changed; a silent server is probed before it is judged.
 
+use super::body::Silence;
 use super::handle::{NotReady, ServerFact};
 use super::health::{self, Ping, Verdict};
 use super::lifecycle::{Event, Failure, Phase, StopReason};
-use super::listing::{ListKind, Listing};
+use super::listing::{ListKind, Listing, has_capability};
 use super::refresh::{Changed, Refreshed};
 use super::status::Exit;
 use super::supervisor::Supervisor;
@@ -59,12 +60,13 @@ impl Supervisor {
         if let Some(body) = &mut self.body {
             body.ended = None;
         }
-        let text = match reason {
-            Some(EndReason::Eof | EndReason::Stopped) => "the server closed its stdout".to_owned(),
-            Some(EndReason::Io(error)) => format!("the connection broke: {error}"),
-            None => "the connection's task panicked".to_owned(),
+        let failure = match reason {
+            Some(EndReason::Eof | EndReason::Stopped) => Failure::transient("the server closed its stdout"),
+            Some(EndReason::Io(error)) => Failure::transient(format!("the connection broke: {error}")),
+            Some(EndReason::NeedsAuth(action)) => Failure::needs_auth(action),
+            None => Failure::transient("the connection's task panicked"),
         };
-        self.breaks(Failure::transient(text));
+        self.breaks(failure);
     }
 
     pub(super) fn fact(&mut self, fact: Fact) {
@@ -73,6 +75,16 @@ impl Supervisor {
             Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
             Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
             Fact::Log(params) => self.log.note(&format!("notification: {}", params.get())),
+            // Another session may be another deployment: everything is looked at again.
+            Fact::SessionRenewed => {
+                let agreed = self.status.borrow().agreed.clone();
+                let declared = ListKind::ALL.into_iter().filter(|kind| {
+                    agreed
+                        .as_ref()
+                        .is_some_and(|agreed| has_capability(&agreed.capabilities, kind.capability()))
+                });
+                self.refresh.noticed(&declared.collect::<Vec<_>>());
+            }
             Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
         }
         // Nobody subscribed is no error: the fact is for clients, and there may be none.
@@ -181,7 +193,8 @@ impl Supervisor {
     /// When silence has lasted long enough for a probe.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         let since = self.ready_since()?;
-        if self.probe.is_some() {
+        let asked = self.body.as_ref().is_some_and(|body| body.silence == Silence::Suspicious);
+        if self.probe.is_some() || !asked {
             return None;
         }
         let heard = self.live.borrow().as_ref()?.stats().last_heard().unwrap_or(since);

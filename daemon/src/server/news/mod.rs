@@ -93,6 +93,11 @@ impl News {
                 }
                 () = self.followers.changed() => {}
                 fact = self.facts.recv() => match fact {
+                    Ok(fact) if matches!(fact.fact, Fact::SessionRenewed) => {
+                        // What the old session was told is gone with it.
+                        asked.clear();
+                        self.followers.connected();
+                    }
                     Ok(fact) => self.pass_on(&fact.fact),
                     // The oldest were dropped; what is there now still counts.
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -119,7 +124,11 @@ impl News {
                 let audience = Audience::of(&self.slots.busy(now, AFTERMATH));
                 self.followers.logged(&self.name, params, audience, now.into_std());
             }
-            Fact::ToolsChanged | Fact::ResourcesChanged | Fact::PromptsChanged | Fact::Declined(_) => {}
+            Fact::ToolsChanged
+            | Fact::ResourcesChanged
+            | Fact::PromptsChanged
+            | Fact::Declined(_)
+            | Fact::SessionRenewed => {}
         }
     }
 }

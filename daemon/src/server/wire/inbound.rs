@@ -112,6 +112,24 @@ pub fn read(line: &[u8]) -> Option<Inbound> {
     Some(Inbound::Noise(noise(&lossy)))
 }
 
+/// Reads a whole HTTP body or the data of an event: one message, or a batch of them (2025-03-26),
+/// which may be printed over several lines. Never empty unless the body is.
+pub fn read_body(body: &[u8]) -> Vec<Inbound> {
+    // A string cannot contain a raw newline, so this changes layout only; clients get one line.
+    let is_newline = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let one_line = body
+        .iter()
+        .any(is_newline)
+        .then(|| body.iter().map(|byte| if is_newline(byte) { b' ' } else { *byte }).collect::<Vec<u8>>());
+    let body = one_line.as_deref().unwrap_or(body);
+    if body.trim_ascii_start().first() == Some(&b'[')
+        && let Ok(batch) = serde_json::from_slice::<Vec<&RawValue>>(body)
+    {
+        return batch.iter().filter_map(|message| read(message.get().as_bytes())).collect();
+    }
+    read(body).into_iter().collect()
+}
+
 fn message(line: &[u8]) -> Option<Inbound> {
     let envelope = Envelope::parse(line).ok()?;
     let has_body = envelope.result.is_some() || envelope.error.is_some();

@@ -2,7 +2,7 @@
 //!
 //! Pure. Every request carries our id and our progress token, whatever the client chose.
 
-use crate::jsonrpc::splice::{self, Members};
+use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
 
 /// The line of one request, with our id and, but for `initialize`, our progress token.
@@ -22,6 +22,31 @@ pub(super) fn request_line(id: u64, method: &str, params: Option<&RawValue>, wit
     line.into_bytes()
 }
 
+/// The line of one request that says for itself who asks and in which revision (2026-07-28, `_meta`).
+pub(super) fn per_request_line(id: u64, method: &str, params: Option<&RawValue>, revision: &str) -> Vec<u8> {
+    let members = params.and_then(|params| Members::parse(params).ok()).unwrap_or_default();
+    let meta = members.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
+    let mut quoted = String::new();
+    splice::push_string(&mut quoted, revision);
+    let mut info = ObjectWriter::default();
+    info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
+    let mut out = ObjectWriter::with_capacity(256);
+    let ours = ["progressToken", REVISION_KEY, CLIENT_KEY, CAPABILITIES_KEY];
+    for (name, value) in meta.iter().filter(|(name, _)| !ours.contains(name)) {
+        out.member(name, value.get());
+    }
+    out.member("progressToken", &id.to_string())
+        .member(REVISION_KEY, &quoted)
+        .member(CLIENT_KEY, info.finish().get())
+        .member(CAPABILITIES_KEY, "{}");
+    let params = members.with("_meta", out.finish().get());
+    request_line(id, method, Some(&params), false)
+}
+
+const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+
 /// The line of one request whose params have the one-digit place of our token at `hole`.
 pub(super) fn line_with_hole(id: u64, method: &str, params: &RawValue, hole: usize) -> Vec<u8> {
     use std::fmt::Write as _;
@@ -40,4 +65,21 @@ fn with_progress_token(params: Option<&RawValue>, token: u64) -> Box<RawValue> {
     let members = params.and_then(|params| Members::parse(params).ok()).unwrap_or_default();
     let meta = members.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
     members.with("_meta", meta.with("progressToken", &token).get())
+}
+
+/// The line of one notification.
+pub(super) fn notification_line(method: &str, params: Option<&RawValue>) -> Vec<u8> {
+    let mut line = ObjectWriter::with_capacity(96);
+    line.member("jsonrpc", "\"2.0\"").string("method", method);
+    if let Some(params) = params {
+        line.member("params", &splice::one_line(params.get()));
+    }
+    line.finish().get().as_bytes().to_vec()
+}
+
+/// The params of `notifications/cancelled`.
+pub(super) fn cancelled(id: u64, reason: &str) -> Box<RawValue> {
+    let mut params = ObjectWriter::default();
+    params.member("requestId", &id.to_string()).string("reason", reason);
+    params.finish()
 }

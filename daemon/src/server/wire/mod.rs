@@ -3,17 +3,22 @@
 //! Owner: the task in [`task`], one per generation; plain maps, no lock. Nothing here restarts
 //! anything. Promise: each accepted request gets exactly one outcome; when the task ends, all
 //! pending requests fail with [`WireError::Gone`] before it returns; output of this generation can
-//! complete no request of another. May touch: the pipes it was given. May not touch: processes,
+//! complete no request of another. May touch: the pipes or the HTTP connection it was given. May not touch: processes,
 //! config, the catalogue.
 
+mod core;
+mod error;
 pub mod inbound;
 mod lines;
-
 pub mod pending;
+pub mod remote;
 pub mod task;
 #[cfg(test)]
 mod tests;
 
+pub use error::{Delivery, HttpRefusal, HttpSeen, WireError};
+
+use crate::jsonrpc::era::Era;
 use crate::names::Generation;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -60,67 +65,6 @@ pub enum Answer {
     Error(Box<RawValue>),
 }
 
-/// Whether the server may have acted on a request. Decides if a repeat is safe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// No byte of it reached the pipe.
-    NotWritten,
-    /// Some or all of it did.
-    MaybeWritten,
-}
-
-/// Why a request has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
-    /// The server ended, or its connection did.
-    #[error("the server ended during the request")]
-    Gone {
-        /// Whether it may have acted.
-        delivery: Delivery,
-    },
-    /// Nothing was heard for longer than the idle limit.
-    #[error("no answer and no progress for {limit:?} (waited {elapsed:?} in all)")]
-    IdleTimeout {
-        /// The limit that fired.
-        limit: Duration,
-        /// Since the request was accepted.
-        elapsed: Duration,
-        /// Whether it may have acted.
-        delivery: Delivery,
-    },
-    /// The absolute limit was reached although the server reported progress.
-    #[error("no answer within the absolute limit of {limit:?} (waited {elapsed:?})")]
-    CapTimeout {
-        /// The limit that fired.
-        limit: Duration,
-        /// Since the request was accepted.
-        elapsed: Duration,
-        /// Whether it may have acted.
-        delivery: Delivery,
-    },
-    /// The server does not read fast enough; nothing was written.
-    #[error("the server does not read fast enough: {waiting} {unit} wait to be written, limit {limit}")]
-    QueueFull {
-        /// How much waits.
-        waiting: usize,
-        /// The limit.
-        limit: usize,
-        /// What is counted: `requests` or `bytes`.
-        unit: &'static str,
-    },
-    /// The answer was longer than a line may be; its content is gone.
-    #[error("the answer has {bytes} bytes, the limit is {limit}; the request was executed")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// The answer had neither a result nor an error.
-    #[error("the server's answer has neither a result nor an error")]
-    Malformed,
-}
-
 /// Something a server said on its own.
 #[derive(Debug)]
 pub enum Fact {
@@ -136,6 +80,9 @@ pub enum Fact {
     Log(Box<RawValue>),
     /// A request that only a client could answer was declined: its method.
     Declined(Box<str>),
+    /// A remote server had forgotten the session and another one was begun: subscriptions and log
+    /// levels are gone, lists may be others.
+    SessionRenewed,
 }
 
 /// Counters of one generation, readable while it runs.
@@ -153,10 +100,17 @@ pub struct WireStats {
     pub in_flight: AtomicU32,
     /// Kind and sample of the last noise.
     pub noise: Mutex<Option<inbound::Noise>>,
+    /// The last HTTP answer of a remote server that was no success.
+    pub http: Mutex<Option<HttpSeen>>,
     last_heard: Mutex<Option<Instant>>,
 }
 
 impl WireStats {
+    /// The last HTTP answer that was no success.
+    pub fn last_http(&self) -> Option<HttpSeen> {
+        self.http.lock().expect("nothing panics while holding it").clone()
+    }
+
     /// When the server last sent a JSON-RPC message.
     pub fn last_heard(&self) -> Option<Instant> {
         *self.last_heard.lock().expect("nothing panics while holding it")
@@ -200,6 +154,8 @@ pub enum EndReason {
     Io(String),
     /// The supervisor said so.
     Stopped,
+    /// A remote server wants a login; what a person can do.
+    NeedsAuth(String),
 }
 
 enum Order {
@@ -216,6 +172,18 @@ enum Order {
     Cancel {
         reason: String,
     },
+    /// What the handshake agreed on, or is about to try.
+    Agreed {
+        revision: &'static str,
+        era: Era,
+    },
+}
+
+/// The task's ends of what a handle holds.
+struct Ends {
+    orders: mpsc::Receiver<Order>,
+    gone: Arc<Notify>,
+    stats: Arc<WireStats>,
 }
 
 /// What the daemon holds to talk to one generation.
@@ -226,6 +194,16 @@ pub struct WireHandle {
     stats: Arc<WireStats>,
     generation: Generation,
     queue_limit: usize,
+    carrier: Carrier,
+}
+
+/// What carries the messages of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// The pipes of a child.
+    Pipes,
+    /// HTTP.
+    Http,
 }
 
 impl std::fmt::Debug for Order {
@@ -234,11 +212,40 @@ impl std::fmt::Debug for Order {
             Self::Request { .. } => "Request",
             Self::Notify { .. } => "Notify",
             Self::Cancel { .. } => "Cancel",
+            Self::Agreed { .. } => "Agreed",
         })
     }
 }
 
 impl WireHandle {
+    fn new(generation: Generation, queue_limit: usize, carrier: Carrier) -> (Self, Ends) {
+        let (sender, orders) = mpsc::channel(queue_limit);
+        let gone = Arc::new(Notify::new());
+        let stats = Arc::new(WireStats::default());
+        let handle = Self {
+            orders: sender,
+            gone: gone.clone(),
+            stats: stats.clone(),
+            generation,
+            queue_limit,
+            carrier,
+        };
+        (handle, Ends { orders, gone, stats })
+    }
+
+    /// Tells the connection what the handshake agreed on; what is sent from now on says so.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn agreed(&self, revision: &'static str, era: Era) -> Result<(), WireError> {
+        self.send(Order::Agreed { revision, era })
+    }
+
+    /// What carries the messages.
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
     /// Hands one request to the server.
     ///
     /// # Errors

@@ -5,14 +5,12 @@
 //! a large request cannot lock both sides up. Lines over [`LARGE_LINE`] are parsed on the blocking
 //! pool, in their order.
 
-use super::inbound::{self, Body, Inbound};
-use super::lines::{line_with_hole, request_line};
-use super::pending::{NewEntry, Over, Pending};
-use super::{
-    Answer, Delivery, EndReason, Fact, Order, Request, WireError, WireHandle, WireLimits, WireStats,
-};
+use super::core::Core;
+use super::inbound::{self, Inbound};
+use super::lines::{cancelled, line_with_hole, notification_line, request_line};
+use super::pending::{NewEntry, Over};
+use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
 use crate::jsonrpc::outbound::Outbound;
-use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use crate::names::Generation;
 use crate::tasks::TaskGroup;
 use hermes_proto::shim::envelope;
@@ -20,7 +18,6 @@ use hermes_proto::shim::framing::{Line, LineBuffer};
 use serde_json::value::RawValue;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc};
@@ -50,13 +47,10 @@ pub struct Wire {
     stdout: pipe::Receiver,
     orders: mpsc::Receiver<Order>,
     gone: Arc<Notify>,
-    facts: mpsc::Sender<Fact>,
     stop: CancellationToken,
-    stats: Arc<WireStats>,
-    limits: WireLimits,
+    core: Core,
     lines: LineBuffer,
     out: Outbound,
-    pending: Pending,
     parsing: Option<JoinHandle<Option<Inbound>>>,
 }
 
@@ -85,28 +79,17 @@ impl Wire {
         stop: CancellationToken,
         tasks: &TaskGroup,
     ) -> (WireHandle, JoinHandle<EndReason>) {
-        let (sender, orders) = mpsc::channel(limits.orders);
-        let gone = Arc::new(Notify::new());
-        let stats = Arc::new(WireStats::default());
-        let handle = WireHandle {
-            orders: sender,
-            gone: gone.clone(),
-            stats: stats.clone(),
-            generation,
-            queue_limit: limits.orders,
-        };
+        let (handle, Ends { orders, gone, stats }) =
+            WireHandle::new(generation, limits.orders, Carrier::Pipes);
         let wire = Self {
             stdin: Some(pipes.0),
             stdout: pipes.1,
             orders,
             gone,
-            facts,
             stop,
-            stats,
             lines: LineBuffer::new(limits.max_line),
-            limits,
+            core: Core::new(facts, stats, limits),
             out: Outbound::default(),
-            pending: Pending::default(),
             parsing: None,
         };
         (handle, tasks.spawn(wire.run()))
@@ -118,8 +101,8 @@ impl Wire {
         let mut armed: Option<Instant> = None;
         let mut looked = None;
         let reason = loop {
-            if self.pending.check_at() != armed {
-                armed = self.pending.check_at();
+            if self.core.pending.check_at() != armed {
+                armed = self.core.pending.check_at();
                 timer.as_mut().reset(armed.unwrap_or_else(|| Instant::now() + NEVER));
             }
             let wake = tokio::select! {
@@ -179,7 +162,7 @@ impl Wire {
                 Err(_) => break,
             }
         }
-        self.stats.in_flight.store(u32::try_from(self.pending.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.core.count_open();
         self.flush().err().map(|error| EndReason::Io(error.to_string()))
     }
 
@@ -212,7 +195,7 @@ impl Wire {
                 None => break,
                 Some(Line::Oversized { bytes, head }) => {
                     let id = envelope::id_in(head).and_then(|id| id.parse().ok());
-                    self.too_long(id, bytes);
+                    self.core.too_long(id, bytes);
                 }
                 Some(Line::Full(line)) if line.len() > LARGE_LINE => {
                     let line = line.to_vec();
@@ -224,17 +207,6 @@ impl Wire {
         self.lines = lines;
     }
 
-    /// An answer over the limit fails its request at once: waiting for the timeout would say the wrong
-    /// thing about a call that was executed.
-    fn too_long(&mut self, id: Option<u64>, bytes: usize) {
-        WireStats::count(&self.stats.oversized_lines);
-        let limit = self.limits.max_line;
-        tracing::warn!(bytes, limit, "a line of a server is too long and was skipped");
-        if let Some(id) = id {
-            self.pending.finish(id, Err(WireError::TooLong { bytes, limit }));
-        }
-    }
-
     fn line(&mut self, line: &[u8]) {
         if let Some(message) = inbound::read(line) {
             self.message(message);
@@ -242,91 +214,9 @@ impl Wire {
     }
 
     fn message(&mut self, message: Inbound) {
-        if !matches!(message, Inbound::Noise(_)) {
-            self.stats.heard(Instant::now());
-        }
-        match message {
-            Inbound::Answer { id, null_id, body } => self.answer(id, null_id, body),
-            Inbound::Notification { method, params } => self.notification(&method, params),
-            Inbound::Request { id, method } => self.asked(&id, &method),
-            Inbound::Noise(noise) => {
-                WireStats::count(&self.stats.noise_lines);
-                *self.stats.noise.lock().expect("nothing panics while holding it") = Some(noise);
-            }
-        }
-    }
-
-    fn answer(&mut self, id: Option<u64>, null_id: bool, body: Body) {
-        // JSON-RPC 2.0, section 5: an error with a null id answers a request that could not be read.
-        // With one request open it can only be that one; with more nobody knows.
-        let id = if null_id && matches!(body, Body::Error(_)) { self.pending.only() } else { id };
-        let outcome = match body {
-            Body::Result(result) => Ok(Answer::Result(result)),
-            Body::Error(error) => Ok(Answer::Error(error)),
-            Body::Neither => Err(WireError::Malformed),
-        };
-        if !id.is_some_and(|id| self.pending.finish(id, outcome)) {
-            WireStats::count(&self.stats.stray_messages);
-        }
-    }
-
-    fn notification(&mut self, method: &str, params: Option<Box<RawValue>>) {
-        let fact = match (method, params) {
-            ("notifications/progress", Some(params)) => return self.progress(&params),
-            ("notifications/tools/list_changed", _) => Fact::ToolsChanged,
-            ("notifications/resources/list_changed", _) => Fact::ResourcesChanged,
-            ("notifications/prompts/list_changed", _) => Fact::PromptsChanged,
-            ("notifications/resources/updated", Some(params)) => Fact::ResourceUpdated(params),
-            ("notifications/message", Some(params)) => Fact::Log(params),
-            // Unknown notifications are the server's affair (JSON-RPC 2.0, section 4.1).
-            _ => return,
-        };
-        self.fact(fact);
-    }
-
-    fn progress(&mut self, params: &RawValue) {
-        let now = Instant::now();
-        let known = Members::parse(params).ok().and_then(|members| {
-            let token = crate::jsonrpc::ids::own_number(members.get("progressToken")?)?;
-            let value: f64 = members.get("progress")?.get().parse().ok()?;
-            Some((token, value))
-        });
-        // Made-up tokens and progress after the answer must not reach a client: strict ones end the session.
-        if !known.is_some_and(|(token, value)| self.pending.progress(token, value, params, now)) {
-            WireStats::count(&self.stats.stray_messages);
-        }
-    }
-
-    /// A request of the server. Answered from the instance, whatever clients there are; nothing is
-    /// guessed and nothing broadcast.
-    fn asked(&mut self, id: &RawValue, method: &str) {
-        if self.out.bytes() > REPLY_BACKLOG {
-            return;
-        }
-        let mut reply = ObjectWriter::with_capacity(128);
-        reply.member("jsonrpc", "\"2.0\"").member("id", id.get());
-        match method {
-            "ping" => {
-                reply.member("result", "{}");
-            }
-            "roots/list" => {
-                reply.member("result", &format!("{{\"roots\":{}}}", self.limits.roots));
-            }
-            _ => {
-                let mut error = ObjectWriter::default();
-                error.member("code", "-32601").string("message", decline(method));
-                reply.member("error", error.finish().get());
-            }
-        }
-        self.out.push(None, reply.finish().get().as_bytes().to_vec());
-        if matches!(method, "sampling/createMessage" | "elicitation/create") {
-            self.fact(Fact::Declined(method.into()));
-        }
-    }
-
-    fn fact(&mut self, fact: Fact) {
-        if self.facts.try_send(fact).is_err() {
-            WireStats::count(&self.stats.dropped_facts);
+        let reply = self.core.message(message);
+        if let Some(reply) = reply.filter(|_| self.out.bytes() <= REPLY_BACKLOG) {
+            self.out.push(None, reply);
         }
     }
 
@@ -336,15 +226,15 @@ impl Wire {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
-                if self.out.bytes() > self.limits.out_bytes {
-                    let (waiting, limit) = (self.out.bytes(), self.limits.out_bytes);
+                if self.out.bytes() > self.core.limits.out_bytes {
+                    let (waiting, limit) = (self.out.bytes(), self.core.limits.out_bytes);
                     let _ = done.send(Err(WireError::QueueFull { waiting, limit, unit: "bytes" }));
                     return;
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
                 let cancellable = method != "initialize";
                 let entry = NewEntry { done, events, idle, cap, cancellable };
-                let id = self.pending.insert(entry, Instant::now());
+                let id = self.core.pending.insert(entry, Instant::now());
                 let line = match (params, hole) {
                     (Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),
                     (params, _) => request_line(id, &method, params.as_deref(), cancellable),
@@ -352,8 +242,10 @@ impl Wire {
                 self.out.push(Some(id), line);
             }
             Order::Notify { method, params } => self.notify(method, params.as_deref()),
+            // A pipe carries no such word.
+            Order::Agreed { .. } => {}
             Order::Cancel { reason } => {
-                for id in self.pending.abandoned() {
+                for id in self.core.pending.abandoned() {
                     self.give_up(id, &Over::Abandoned, &reason);
                 }
             }
@@ -361,22 +253,17 @@ impl Wire {
     }
 
     fn notify(&mut self, method: &str, params: Option<&RawValue>) {
-        let mut line = ObjectWriter::with_capacity(96);
-        line.member("jsonrpc", "\"2.0\"").string("method", method);
-        if let Some(params) = params {
-            line.member("params", &splice::one_line(params.get()));
-        }
-        self.out.push(None, line.finish().get().as_bytes().to_vec());
+        self.out.push(None, notification_line(method, params));
     }
 
     fn sweep(&mut self) {
-        for id in self.pending.abandoned() {
+        for id in self.core.pending.abandoned() {
             self.give_up(id, &Over::Abandoned, "the client went away or cancelled the request");
         }
     }
 
     fn expire(&mut self) {
-        for (id, over) in self.pending.expire(Instant::now()) {
+        for (id, over) in self.core.pending.expire(Instant::now()) {
             let reason = match over {
                 Over::Abandoned => "the client went away or cancelled the request",
                 Over::Idle => "timed out: no answer and no progress",
@@ -390,14 +277,11 @@ impl Wire {
     fn give_up(&mut self, id: u64, over: &Over, reason: &str) {
         let unwritten = self.out.is_unwritten(id);
         let delivery = if unwritten { Delivery::NotWritten } else { Delivery::MaybeWritten };
-        let cancellable = self.pending.end(id, over, delivery, Instant::now());
+        let cancellable = self.core.pending.end(id, over, delivery, Instant::now());
         if unwritten {
             self.out.take_back(id);
         } else if cancellable {
-            let mut params = ObjectWriter::default();
-            params.member("requestId", &id.to_string()).string("reason", reason);
-            let params = params.finish();
-            self.notify("notifications/cancelled", Some(&params));
+            self.notify("notifications/cancelled", Some(&cancelled(id, reason)));
         }
     }
 
@@ -436,21 +320,8 @@ impl Wire {
             }
         }
         let out = &self.out;
-        self.pending.fail_all(|id| out.is_unwritten(id));
-        self.stats.in_flight.store(0, Ordering::Relaxed);
-    }
-}
-
-/// The reason a request of the server is declined with.
-fn decline(method: &str) -> &'static str {
-    match method {
-        "sampling/createMessage" => {
-            "hermesd shares this server between clients and cannot tell which one to ask for sampling"
-        }
-        "elicitation/create" => {
-            "hermesd shares this server between clients and cannot tell which user to ask"
-        }
-        _ => "method not found: hermesd does not know this request",
+        self.core.pending.fail_all(|id| out.is_unwritten(id));
+        self.core.count_open();
     }
 }
 
