@@ -56,7 +56,7 @@ pub(super) enum Ids {
 
 /// Where the ids stand; `given` is 0 without messages.
 pub(super) fn newest(snapshot: &Snapshot<'_>) -> rusqlite::Result<Newest> {
-    if !usable(&snapshot.messages) {
+    if !usable(snapshot.messages) {
         return Ok(Newest { given: 0, ids: Ids::Once });
     }
     let transaction = &snapshot.transaction;
@@ -102,10 +102,10 @@ pub(super) fn above(
     limit: usize,
     mut each: impl FnMut(Found) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<usize> {
-    if !usable(&snapshot.messages) {
+    if !usable(snapshot.messages) {
         return Ok(0);
     }
-    let sql = format!("{} WHERE id > ?1 ORDER BY id LIMIT ?2", select(&snapshot.messages));
+    let sql = format!("{} WHERE id > ?1 ORDER BY id LIMIT ?2", select(snapshot.messages));
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![after, i64::try_from(limit).unwrap_or(i64::MAX)], &mut each)
 }
@@ -120,7 +120,7 @@ pub(super) fn of_session(
 ) -> rusqlite::Result<usize> {
     let sql = format!(
         "{} WHERE session_id = ?1 AND id > ?2 AND id <= ?3 AND role IN ('user', 'assistant') ORDER BY id",
-        select(&snapshot.messages)
+        select(snapshot.messages)
     );
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![session_id, after, to], &mut each)
@@ -137,7 +137,7 @@ pub(super) fn tail(
     let sql = format!(
         "{} WHERE id IN (SELECT id FROM messages WHERE session_id = ?1 AND id <= ?2 ORDER BY id DESC LIMIT ?3) \
          ORDER BY id",
-        select(&snapshot.messages)
+        select(snapshot.messages)
     );
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![session_id, to, i64::try_from(limit).unwrap_or(i64::MAX)], &mut each)
@@ -173,7 +173,7 @@ fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
 
 /// What became of a message that was told.
 pub(super) fn fate(snapshot: &Snapshot<'_>, session_id: &str, id: i64) -> rusqlite::Result<Fate> {
-    let messages = &snapshot.messages;
+    let messages = snapshot.messages;
     if !usable(messages) {
         return Ok(Fate::Gone);
     }
