@@ -8,6 +8,7 @@
 mod answer;
 pub mod approval;
 mod calendar;
+pub mod conversation;
 mod elicit;
 pub mod error;
 mod events;
@@ -30,6 +31,7 @@ pub use steps::{ADMIN, CallPath, Surroundings};
 
 use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
 use crate::config::BuiltinConfig;
+use crate::jsonrpc::era::Era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
@@ -255,8 +257,14 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = as_asked(tool, outcome?);
-    Ok(finish.apply(reply).await)
+    let answer = outcome?;
+    if let Answer::Result(result) = &answer
+        && let Some(wants) = result::input_wanted(result)
+        && handle.status().borrow().agreed.as_ref().is_some_and(|agreed| agreed.era == Era::PerRequest)
+    {
+        return Err(CallError::InputRequired { wants });
+    }
+    Ok(finish.apply(as_asked(tool, answer)).await)
 }
 
 /// The server's answer in the form in which its client asked.
@@ -303,6 +311,9 @@ where
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
+    if let Some(reply) = conversation::call(path, tool, call).await {
+        return reply;
+    }
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }
@@ -476,7 +487,8 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             | CallError::Limit(_)
             | CallError::InvalidArguments(_)
             | CallError::Approval(_)
-            | CallError::Slot(_),
+            | CallError::Slot(_)
+            | CallError::InputRequired { .. },
         ) => Outcome::Neutral,
     }
 }

@@ -15,6 +15,7 @@ pub mod file;
 mod http_entry;
 pub mod interpolate;
 pub mod messaging;
+mod oauth_entry;
 mod reader;
 mod remote;
 mod render;
@@ -30,7 +31,7 @@ mod watch_eye;
 
 pub use check::{Loaded, Sources, State, check_text, load};
 pub use diff::{Change, Plan, plan};
-pub use remote::{HttpConfig, OauthConfig, RemoteKind, TlsConfig};
+pub use remote::{HttpConfig, OauthConfig, OauthGrant, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
 pub use {reader::Surroundings, render::render_findings};
