@@ -13,7 +13,7 @@ use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::Tool;
-use crate::config::ServerConfig;
+use crate::config::ApprovalPolicy;
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::{ClientId, RawTool, ServerName};
 use crate::policy::approvals::{
@@ -130,7 +130,10 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) struct Gated<'a> {
     pub(super) caller: &'a Caller,
-    pub(super) config: &'a ServerConfig,
+    /// Which calls wait.
+    pub(super) policy: &'a ApprovalPolicy,
+    /// How long.
+    pub(super) timeout: Duration,
     pub(super) tool: &'a Tool,
     pub(super) call: &'a ToolCall,
     /// What would be sent.
@@ -230,10 +233,10 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let Gated { caller, config, tool, upstream, .. } = gated;
+        let Gated { caller, policy, tool, upstream, .. } = gated;
         let (server, raw) = self.names(tool);
         let hints = tool.hints;
-        if !is_gated(&config.approval, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
+        if !is_gated(policy, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
             return Ok(Passed::Free);
         }
         if let Some(name) = upstream.arguments().and_then(repeated) {
@@ -265,7 +268,7 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let (started, limit) = (Instant::now(), gated.config.approval_timeout);
+        let (started, limit) = (Instant::now(), gated.timeout);
         let mut decided = self.desk.decided.subscribe();
         let mut is_new = false;
         let shown = || {

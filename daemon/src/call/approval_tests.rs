@@ -76,7 +76,8 @@ impl Rig {
         let tool = self.caller.view.tool("mcp_s_t").unwrap().clone();
         let gated = Gated {
             caller: &self.caller,
-            config: &self.config,
+            policy: &self.config.approval,
+            timeout: self.config.approval_timeout,
             tool: &tool,
             call: &call,
             upstream: &call.upstream,
