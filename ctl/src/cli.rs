@@ -318,8 +318,29 @@ pub enum McpAction {
     List,
     /// Connect to a server, also a disabled one, and report each step
     Test(ServerName),
+    /// Log in at a server with `auth: oauth`, in a browser here or anywhere
+    Login(LoginArgs),
+    /// End the login at a server: revoked there where that is possible, removed here
+    Logout(ServerName),
     /// Speak MCP on stdin and stdout: this is what an MCP client starts
     Serve(ServeArgs),
+}
+
+/// Options of `mcp login`.
+#[derive(Debug, Args)]
+pub struct LoginArgs {
+    /// Name of the server in config.yaml
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Only print the address
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Read the address that the browser was sent to from stdin, also when that is no terminal
+    #[arg(long)]
+    pub paste: bool,
+    /// Finish a login that waits, begun here or in another terminal, with the address that the browser was sent to
+    #[arg(long, value_name = "URL", conflicts_with_all = ["no_browser", "paste"])]
+    pub redirect_url: Option<String>,
 }
 
 /// Options of `mcp serve`.

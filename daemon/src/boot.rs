@@ -4,18 +4,21 @@
 //! A client gets its session at once, whatever servers do. The stop order is in `shutdown`.
 
 use crate::admin::{self, service};
-use crate::call::{CallPath, Surroundings};
+use crate::after_login;
+use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
-use crate::conversations::Conversations;
-use crate::conversations::watch::Watch;
+use crate::conversations::watch::{State, Watch, WatchStatus};
+use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
 use crate::learned::Learned;
+use crate::masking::Masking;
+use crate::names::ServerName;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
@@ -30,8 +33,9 @@ use crate::server::osv::Osv;
 use crate::server::remote::{AnyLauncher, RemoteLauncher};
 use crate::server::spawn::StdioLauncher;
 use crate::server::supervisor;
-use crate::server::transport::auth::HeadersOnly;
 use crate::server::transport::ledger::Ledger;
+use crate::server::transport::oauth::Oauth;
+use crate::server::transport::oauth::account::Around;
 use crate::server::transport::reaper::{self, GUARD_PATIENCE};
 use crate::session::clients::Clients;
 use crate::session::{self, listener};
@@ -110,7 +114,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
-    tracing::debug!(?descriptors, "file descriptors");
+    tracing::debug!(from = descriptors.from, to = descriptors.to, "file descriptors");
     reap(&paths).await;
 
     let groups = Groups::default();
@@ -118,7 +122,6 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (handles_in, handles) = watch::channel(Arc::new(Servers::new()));
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
-    let conversations = Conversations::open(home.path());
     let (store, opening) = open_store(&paths).await;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
     // Before anybody can connect: what is written from here on is new.
@@ -127,11 +130,21 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let stats = Stats::default();
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
+    let outgoing = Outgoing {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        tasks: groups.inner.clone(),
+        user_home: env.get("HOME").map(Into::into),
+    };
+    let conversations = Conversations::open_sending(home.path(), outgoing);
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
+    let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
+    let (oauth, logged_in) = oauth(&home, masking.clone(), base.clone(), groups.inner.child());
     let remote = RemoteLauncher {
         base: base.clone(),
-        logins: Arc::new(HeadersOnly),
+        logins: Arc::new(oauth.clone()),
         memory: Arc::new(Learned::load(store.clone(), groups.inner.clone()).await),
         logs: logs.clone(),
     };
@@ -161,14 +174,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(
-            redact.clone(),
-            servers.clone(),
-            base.clone(),
-            secrets_in,
-            redactor_in,
-            store.clone(),
-        )),
+        before: Box::new(before_config(masking, servers.clone(), store.clone())),
         machine: findings::machine(paths.clone(), opening, store.health(), metrics.tracer().clone()),
         store: store.clone(),
         groups: BTreeMap::new(),
@@ -208,6 +214,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
+    let news =
+        call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
+    groups.inner.spawn(news);
+    groups.inner.spawn(reload_on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -235,6 +245,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             reloader: reloader.clone(),
             logs: logs.clone(),
             test: servers.clone(),
+            oauth,
             mask: Arc::new(move |text| redact.apply(text)),
             shutdown: shutdown.clone(),
         }),
@@ -253,6 +264,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
     groups.inner.spawn(reload_on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
@@ -347,27 +359,29 @@ fn redact_unknown() -> impl Fn(&str) -> String + Send + Sync + 'static {
 
 /// What a new configuration changes outside the servers: the secrets that are masked, and how
 /// many servers may start at once.
-fn before_config(
-    redact: RedactHook,
-    servers: supervisor::Shared,
-    base: watch::Receiver<Arc<BaseEnv>>,
-    secrets: watch::Sender<Arc<KnownSecrets>>,
-    results: watch::Sender<Arc<Redactor>>,
-    store: Store,
-) -> impl Fn(&Config) + Send {
+fn before_config(masking: Masking, servers: supervisor::Shared, store: Store) -> impl Fn(&Config) + Send {
     move |config| {
-        let mut known = config.secrets.clone();
-        // `env_pass` hands these to servers, which may print them.
-        base.borrow().note_secrets(&mut known);
-        #[cfg(feature = "otlp")]
-        crate::telemetry::otlp::note_secrets(&mut known, &|name| std::env::var(name).ok());
-        let redactor = Arc::new(Redactor::new(&known, config.daemon.redaction_labels));
-        secrets.send_replace(Arc::new(known));
-        results.send_replace(redactor.clone());
-        redact.set(move |text| redactor.redact(text).into_owned());
+        masking.configured(config);
         store.set_retention(Retention::with_audit_days(config.daemon.audit.retention_days));
         servers.places.set_total(config.daemon.start_concurrency.get() as usize);
     }
+}
+
+/// The logins of remote servers; the second part is told of each that was finished.
+fn oauth(
+    home: &Home,
+    masking: Masking,
+    base: watch::Receiver<Arc<BaseEnv>>,
+    tasks: TaskGroup,
+) -> (Oauth, mpsc::Receiver<ServerName>) {
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Oauth::new(Around {
+        home: home.path().to_owned(),
+        tasks,
+        masks: Arc::new(move |server, secrets| masking.login(server, secrets)),
+        clock: Arc::new(now),
+        variable: Arc::new(move |name| base.borrow().lookup(name).map(str::to_owned)),
+    })
 }
 
 async fn reap(paths: &Paths) {
@@ -409,7 +423,8 @@ async fn open_store(paths: &Paths) -> (Store, Vec<StoreFinding>) {
     let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
     let (store, findings) = opened.expect("opening the store does not panic");
     for finding in &findings {
-        tracing::error!(?finding, "hermesd.db");
+        let told = crate::config::Finding::from(finding);
+        tracing::error!(finding = told.message, hint = told.hint, "hermesd.db is not as it should be");
     }
     (store, findings)
 }
@@ -432,17 +447,38 @@ fn start_logs(
 
 fn log_reaped(report: &reaper::ReapReport) {
     for (server, ended) in &report.ended {
-        tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
+        tracing::warn!(
+            server,
+            pid = ended.pid,
+            process = ended.name,
+            "ended a process that an earlier daemon left"
+        );
     }
     if !report.survivors.is_empty() {
-        tracing::error!(pids = ?report.survivors, "processes of an earlier daemon cannot be ended");
+        let pids: Vec<String> = report.survivors.iter().map(ToString::to_string).collect();
+        tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
     }
-    tracing::debug!(?report, "looked for leftovers");
+    tracing::debug!(
+        ended = report.ended.len(),
+        spared = report.spared.len(),
+        containers = report.containers,
+        waited_ms = report.waited.as_millis(),
+        "looked for leftovers"
+    );
 }
 
 async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
     while changes.changed().await.is_ok() {
         reloader.reload().await;
+    }
+}
+
+/// Conversations that appear are offered at once.
+async fn reload_on_arrival(mut status: watch::Receiver<WatchStatus>, reloader: Reloader) {
+    while status.wait_for(|status| status.state == State::Missing).await.is_ok()
+        && status.wait_for(|status| status.state == State::Following).await.is_ok()
+    {
+        reloader.poke();
     }
 }
 

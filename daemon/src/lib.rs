@@ -4,6 +4,7 @@
 //! and the import arrows that `tests/e2e/boundaries.rs` checks.
 
 pub mod admin;
+pub mod after_login;
 pub mod boot;
 pub mod call;
 pub mod catalog;
@@ -16,6 +17,7 @@ pub mod findings;
 pub mod guard;
 pub mod jsonrpc;
 pub mod learned;
+pub mod masking;
 pub mod names;
 pub mod observe;
 pub mod paths;

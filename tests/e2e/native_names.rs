@@ -139,3 +139,25 @@ fn a_restless_list_is_announced_at_a_bounded_rate() {
     let allowed = 5 + start.elapsed().as_secs() / 2;
     assert!(notices as u64 <= allowed, "{notices} notices, {allowed} allowed");
 }
+
+/// What a server offers besides tools may change too; its clients hear of each list that did.
+#[test]
+fn changed_resources_and_prompts_are_announced() {
+    let w = world().server("w", script("from_w"));
+    let _daemon = w.start();
+    let mut client = client_of(&w, &["w"]);
+    client.drain();
+    let more = script("from_w").with(|s| {
+        let prompts = json!({"prompts": [{"name": "p"}, {"name": "q"}]});
+        s.results.insert("prompts/list".to_owned(), prompts);
+        s.results.insert("resources/list".to_owned(), json!({"resources": []}));
+    });
+    w.rescript("w", more);
+    w.ctl(["servers", "restart", "w"]).succeeds();
+    client.wait_method("notifications/prompts/list_changed");
+    client.wait_method("notifications/resources/list_changed");
+    let prompts = client.request("prompts/list", &json!({}))["result"]["prompts"].clone();
+    assert_eq!(texts(&prompts, "name"), ["mcp_w_p", "mcp_w_q"]);
+    assert_eq!(client.request("resources/list", &json!({}))["result"]["resources"], json!([]));
+    assert!(client.arrived("notifications/tools/list_changed").is_empty(), "the tools are as before");
+}

@@ -257,6 +257,9 @@ fn answer(shared: &Arc<Shared>, method: &str, message: &Message, initialized: bo
     if let Some(error) = script.errors.get(method) {
         return shared.error(&id, error);
     }
+    if let Some(result) = script.raw_results.get(method) {
+        return shared.result(&id, result);
+    }
     if let Some(result) = script.results.get(method) {
         return shared.result(&id, &result.to_string());
     }

@@ -4,21 +4,25 @@
 //! a test fails when something did. May not touch: the inside of the daemon; only its binaries.
 
 pub mod census;
+pub mod chat_api;
 pub mod ctl;
 pub mod daemon;
 pub mod foreign;
 pub mod http;
 pub mod journal;
+pub mod oauth;
 pub mod script;
 pub mod shim;
 pub mod wait;
 pub mod world;
 
+pub use chat_api::{ChatApi, Recorded, Reply};
 pub use ctl::Ran;
 pub use daemon::{Daemon, kill};
 pub use foreign::ForeignWriter;
 pub use http::{Answer, Got, HttpFake, plain, plain_server};
 pub use journal::Journal;
+pub use oauth::{OauthFake, browse, get};
 pub use script::{Fork, Framing, Script};
 pub use shim::Shim;
 pub use wait::{SOON, holds_for, wait_for, wait_some};

@@ -137,6 +137,8 @@ pub struct Script {
     pub delay_ms: BTreeMap<String, u64>,
     /// Fixed results by method.
     pub results: BTreeMap<String, Value>,
+    /// Fixed results by method as text, for what is too deep or too odd for [`Value`].
+    pub raw_results: BTreeMap<String, String>,
     /// Fixed `error` members by method; any JSON.
     pub errors: BTreeMap<String, Value>,
     /// Ends when a method arrives.

@@ -5,8 +5,10 @@
 //! however long a verb may take, a daemon that does not react for 15 s is given up.
 
 mod evidence;
+mod login;
 
 pub use evidence::{Audit, Which};
+pub use login::Login;
 
 use crate::failure::Failure;
 use hermes_proto::control as pb;

@@ -1,6 +1,6 @@
-//! `mcp`: list, test, serve.
+//! `mcp`: list, test, login, logout, serve.
 
-use super::{Context, servers, tools};
+use super::{Context, login, servers, tools};
 use crate::cli::{McpAction, Part, ServeArgs, ServerAction};
 use crate::failure::{Done, Failure};
 use crate::render::{json, text};
@@ -18,6 +18,8 @@ pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done,
             cx.print(|| json::of(&tested), || page(cx, &server.name, &tested))?;
             Ok(if tested.ok { Done::Well } else { Done::Badly })
         }
+        McpAction::Login(args) => login::login(cx, &args).await,
+        McpAction::Logout(server) => login::logout(cx, &server.name).await,
         McpAction::Serve(args) => Ok(serve(cx, args)),
     }
 }

@@ -10,6 +10,7 @@ mod config;
 mod daemon;
 mod doctor;
 mod events;
+mod login;
 mod logs;
 mod mcp;
 mod pins;

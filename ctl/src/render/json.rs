@@ -30,6 +30,7 @@ fn polish_members(members: &mut Map<String, Value>) {
         match (name.as_str(), number) {
             ("phase", Some(number)) => *member = phase_word(number).into(),
             ("state", Some(number)) => *member = breaker_word(number).into(),
+            ("step", Some(number)) => *member = login_word(number).into(),
             ("severity", Some(number)) => *member = severity_word(number).into(),
             ("input_schema_json", _) => {
                 let text = member.as_str().unwrap_or_default();
@@ -61,6 +62,12 @@ pub fn breaker_word(number: i32) -> String {
 pub fn severity_word(number: i32) -> String {
     pb::Severity::try_from(number)
         .map_or("unknown".to_owned(), |severity| word(severity.as_str_name(), "SEVERITY_"))
+}
+
+/// `preparing`, `waiting`, `done`, `failed`; `unknown` for a step of a newer daemon.
+pub fn login_word(number: i32) -> String {
+    pb::LoginStep::try_from(number)
+        .map_or("unknown".to_owned(), |step| word(step.as_str_name(), "LOGIN_STEP_"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod diagnose;
 mod events;
 mod evidence;
+mod login;
 pub mod peer;
 pub mod serve;
 pub mod service;

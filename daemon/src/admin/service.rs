@@ -5,6 +5,7 @@ use super::convert::{self, Mask};
 use super::diagnose;
 use super::events;
 use super::evidence;
+use super::login;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
@@ -17,6 +18,7 @@ use crate::server::Servers;
 use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::{Drain, StopReason};
 use crate::server::supervisor;
+use crate::server::transport::oauth::Oauth;
 use crate::session::clients::Clients;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
@@ -81,6 +83,8 @@ pub struct Inner {
     pub logs: ServerLogs,
     /// What supervisors share, to test a server with the code that runs them.
     pub test: supervisor::Shared,
+    /// Logins of remote servers.
+    pub oauth: Oauth,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -113,11 +117,11 @@ impl Inner {
         Err(Status::not_found(text))
     }
 
-    fn mask(&self) -> Mask<'_> {
+    pub(super) fn mask(&self) -> Mask<'_> {
         &*self.mask
     }
 
-    fn handle(&self, name: &str) -> Result<ServerHandle, Status> {
+    pub(super) fn handle(&self, name: &str) -> Result<ServerHandle, Status> {
         if let Some(handle) = self.servers.borrow().get(name) {
             return Ok(handle.clone());
         }
@@ -142,7 +146,7 @@ impl Inner {
         })
     }
 
-    fn status_of(&self, handle: &ServerHandle) -> pb::ServerStatus {
+    pub(super) fn status_of(&self, handle: &ServerHandle) -> pb::ServerStatus {
         let mut status = convert::server(handle, &self.catalog.borrow(), self.mask());
         status.notes.extend(self.calls.notes(handle.name().as_str()).iter().map(|note| self.mask()(note)));
         status
@@ -207,6 +211,7 @@ impl Control for Admin {
                 .iter()
                 .map(|finding| convert::finding(finding, inner.mask()))
                 .chain(diagnose::lost_lines(inner))
+                .chain(events::finding(inner))
                 .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
@@ -436,6 +441,26 @@ impl Control for Admin {
     ) -> Answer<pb::RevokeApprovalResponse> {
         self.inner.check_home(&request.get_ref().home)?;
         Ok(Response::new(consent::revoke(&self.inner, request.get_ref().id).await?))
+    }
+
+    type LoginStream = login::Events;
+
+    async fn login(&self, request: Request<pb::LoginRequest>) -> Answer<Self::LoginStream> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(login::login(self.inner.clone(), &request.get_ref().server)?))
+    }
+
+    async fn finish_login(
+        &self,
+        request: Request<pb::FinishLoginRequest>,
+    ) -> Answer<pb::FinishLoginResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(login::finish(&self.inner, request.get_ref()).await?))
+    }
+
+    async fn logout(&self, request: Request<pb::LogoutRequest>) -> Answer<pb::LogoutResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        Ok(Response::new(login::logout(&self.inner, &request.get_ref().server).await?))
     }
 
     async fn shutdown(&self, request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {

@@ -9,7 +9,8 @@ use crate::catalog::links::{self, Place};
 use crate::catalog::snapshot::ItemKind;
 use crate::catalog::uris::Renamed;
 use crate::config::{RedactResults, ServerConfig};
-use crate::jsonrpc::reply::Reply;
+use crate::jsonrpc::depth;
+use crate::jsonrpc::reply::{INTERNAL_ERROR, Reply};
 use crate::redact::{Redactor, Scope};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -73,7 +74,7 @@ impl Finish {
     }
 
     fn now(&self, reply: Reply) -> Finished {
-        match reply {
+        match readable(reply) {
             Reply::Error(body) => Finished {
                 reply: Reply::Error(masked(&self.redactor, body, Scope::Patterns)),
                 outcome: "rpc_error",
@@ -117,6 +118,20 @@ impl Finish {
             Some(scope) => masked(&self.redactor, params, scope),
             None => params,
         }
+    }
+}
+
+/// An answer that most clients could not read would cost them their session; it costs its call instead.
+fn readable(reply: Reply) -> Reply {
+    match &reply {
+        Reply::Result(body) if depth::is_deeper(body.get(), depth::MAX_ANSWER) => {
+            let text = format!(
+                "the answer is nested deeper than {} levels, which clients cannot read; the call was executed",
+                depth::MAX_ANSWER
+            );
+            Reply::error(INTERNAL_ERROR, &text)
+        }
+        Reply::Result(_) | Reply::Error(_) => reply,
     }
 }
 

@@ -8,6 +8,7 @@
 mod answer;
 pub mod approval;
 mod calendar;
+pub mod conversation;
 mod elicit;
 pub mod error;
 mod events;
@@ -279,6 +280,9 @@ fn as_asked(tool: &Tool, answer: Answer) -> Reply {
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
+    if let Some(reply) = conversation::call(path, tool, call).await {
+        return reply;
+    }
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }

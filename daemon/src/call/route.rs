@@ -43,7 +43,7 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
 }
 
 /// No such resource.
-const RESOURCE_NOT_FOUND: i32 = -32002;
+pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Why the params of a `tools/call` cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -121,7 +121,9 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         tools.extend(native::utilities(offer, &configured, config.daemon.name_limit, &mut about));
         notes.insert(offer.config.name.clone(), about);
     }
-    let natives = native::collect(offers, &configured, config.daemon.name_limit, &renames);
+    let mut natives = native::collect(offers, &configured, config.daemon.name_limit, &renames);
+    // In front of those of servers, so that the order is the same whichever servers there are.
+    natives.templates.splice(0..0, builtins.first().map(|builtin| native::conversations(builtin.offered)));
     let introductions = introductions(config, offers);
     Catalog::new(tools, natives, notes, config.daemon.profiles.clone())
         .introducing(introductions)

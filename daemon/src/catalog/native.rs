@@ -5,12 +5,13 @@
 
 use super::build::{Offer, linked, renamed};
 use super::exposed::{self, Utility};
-use super::snapshot::{ItemKind, Natives, Origin, ServerNotes, Tool, ToolHints};
+use super::snapshot::{ItemKind, Natives, Offered, Origin, ServerNotes, Tool, ToolHints};
 use super::template;
 use super::uris::{self, Renames};
 use super::vet::TextKind;
-use crate::jsonrpc::splice::Members;
+use crate::jsonrpc::splice::{self, Members};
 use crate::names::{ExposedName, RawTool, ServerName};
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::{BTreeSet, HashMap};
@@ -59,13 +60,18 @@ impl NativeView {
             Some((std::cmp::Reverse(literal), template))
         });
         let (_, template) = fitting.min_by_key(|(literal, _)| *literal)?;
-        let Origin::Server { server, raw } = &template.origin else { return None };
+        let Origin::Server { server, raw } = &template.origin else { return conversation(template, uri) };
         let own = uris::original(template.name.as_str(), raw.as_str(), uri);
         Some(Arc::new(Tool {
             name: ExposedName::new(uri),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(own) },
             ..Tool::clone(template)
         }))
+    }
+
+    /// Whether hermesd itself has resources in it.
+    pub(super) fn has_own(&self) -> bool {
+        self.templates.iter().any(|template| matches!(template.origin, Origin::Conversations { .. }))
     }
 
     /// The names that `uri` has, where several servers would call it so.
@@ -117,6 +123,38 @@ fn is_raw(item: &Tool, uri: &str) -> bool {
 /// The items that wait for nobody's approval.
 fn shown(items: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
     items.iter().filter(|item| item.withheld.is_none()).cloned().collect()
+}
+
+/// URIs of conversations: this and the session key, percent-encoded or not.
+pub const CONVERSATIONS: &str = "hermes://conversations/";
+
+/// The template of conversations as resources.
+pub(super) fn conversations(offered: Offered) -> Arc<Tool> {
+    let name = format!("{CONVERSATIONS}{{session_key}}");
+    let item = json!({
+        "uriTemplate": name,
+        "name": "conversation",
+        "title": "Conversation",
+        "description": "The newest messages of one conversation, as messages_read gives them; session_key is from \
+                        conversations_list. Subscribe to hear of new ones.",
+        "mimeType": "application/json",
+    });
+    Arc::new(Tool {
+        name: ExposedName::new(name),
+        origin: Origin::Conversations { read_only: true, offered },
+        json: splice::raw(&item),
+        schema: None,
+        hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
+        withheld: None,
+        kind: ItemKind::Resource,
+    })
+}
+
+/// The conversation behind `uri`, whichever way its key is spelled.
+fn conversation(template: &Arc<Tool>, uri: &str) -> Option<Arc<Tool>> {
+    let key = percent_decode_str(uri.strip_prefix(CONVERSATIONS)?).decode_utf8().ok()?;
+    let name = ExposedName::new(format!("{CONVERSATIONS}{key}"));
+    (!key.is_empty()).then(|| Arc::new(Tool { name, ..Tool::clone(template) }))
 }
 
 /// The result of a list method.

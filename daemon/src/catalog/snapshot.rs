@@ -218,7 +218,9 @@ impl Catalog {
 
     fn greeted(&self, view: View) -> View {
         let seen = self.introductions.iter().filter(|(server, _)| view.sees(server.as_str()));
-        let greeting = Greeting::of(seen);
+        let mut greeting = Greeting::of(seen);
+        // Conversations send updates.
+        greeting.subscribe |= view.natives.has_own();
         View { greeting, renames: self.renames.clone(), ..view }
     }
 

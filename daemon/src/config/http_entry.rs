@@ -6,6 +6,7 @@
 use super::command_line::without_scheme;
 use super::file::Kind;
 use super::interpolate;
+use super::oauth_entry;
 use super::reader::{Cx, Field, Flag, Section};
 use super::server_entry::TINY;
 use super::url::{self, Url};
@@ -168,7 +169,11 @@ fn oauth(section: &Section<'_>) -> Option<OauthConfig> {
             .filter(|port| *port != 0),
         client_name: inner.get("client_name").and_then(|f| f.word()),
         timeout: inner.get("timeout").and_then(|f| f.duration(TINY)),
+        grant: oauth_entry::grant(&inner),
+        client_metadata_url: inner.get("client_metadata_url").and_then(|f| oauth_entry::described_by(&f)),
+        private_network: inner.flag("private_network", Flag::Off),
     };
+    oauth_entry::together(&inner, &config);
     inner.finish(&|_| None);
     Some(config)
 }

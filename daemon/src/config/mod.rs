@@ -14,6 +14,8 @@ pub mod dotenv;
 pub mod file;
 mod http_entry;
 pub mod interpolate;
+pub mod messaging;
+mod oauth_entry;
 mod reader;
 mod remote;
 mod render;
@@ -29,7 +31,7 @@ mod watch_eye;
 
 pub use check::{Loaded, Sources, State, check_text, load};
 pub use diff::{Change, Plan, plan};
-pub use remote::{HttpConfig, OauthConfig, RemoteKind, TlsConfig};
+pub use remote::{HttpConfig, OauthConfig, OauthGrant, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
 pub use {reader::Surroundings, render::render_findings};
@@ -57,6 +59,8 @@ pub struct Config {
     pub secrets: KnownSecrets,
     /// Whether the file has a `platforms:` section.
     pub platforms: bool,
+    /// What messages are sent with: `platforms:`, gateway.json and the environment.
+    pub messaging: Arc<messaging::Messaging>,
 }
 
 /// What one entry came to.

@@ -49,6 +49,24 @@ pub struct OauthConfig {
     pub client_name: Option<String>,
     /// How long a login may take. Default 300 s.
     pub timeout: Option<Duration>,
+    /// How tokens are had. Default: a person logs in.
+    pub grant: OauthGrant,
+    /// https URL of a document that describes hermesd as a client; it is then the `client_id` where the
+    /// authorization server takes such documents.
+    pub client_metadata_url: Option<String>,
+    /// The server's documents may name hosts of the private network. Default false: only where `url`
+    /// itself is a private address.
+    pub private_network: bool,
+}
+
+/// How tokens are had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OauthGrant {
+    /// By a person in a browser.
+    #[default]
+    AuthorizationCode,
+    /// By `client_id` and `client_secret` alone.
+    ClientCredentials,
 }
 
 /// TLS options of a remote server.

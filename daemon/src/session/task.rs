@@ -78,6 +78,18 @@ pub enum Ended {
     Stopping,
 }
 
+impl Ended {
+    /// For the log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ClientDone => "the client is done",
+            Self::Broken => "the socket broke",
+            Self::NotReading => "the client does not read",
+            Self::Stopping => "the daemon stops",
+        }
+    }
+}
+
 type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
 /// A call that is over; `None`: cancelled by its client, which wants no answer.

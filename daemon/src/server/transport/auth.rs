@@ -20,6 +20,11 @@ pub trait Auth: Send + Sync + fmt::Debug {
     /// Must be cancel safe: a caller that goes away drops the future.
     fn header(&self) -> BoxFuture<'_, Option<Secret>>;
 
+    /// The server took `sent`, which [`header`](Self::header) gave: it answered otherwise than with 401 or 403.
+    fn accepted(&self, sent: &Secret) {
+        let _ = sent;
+    }
+
     /// The server answered 401, or 403 with a challenge. Called at most once for each request, and
     /// perhaps for many requests at the same time.
     ///
@@ -50,6 +55,16 @@ pub enum Next {
         /// One sentence for a person: what to do, e.g. ``run `hermesctl mcp login NAME` ``. No
         /// secrets, no full stop.
         action: String,
+    },
+    /// Only a person can help, and only this request is concerned: the login is good for others.
+    Forbidden {
+        /// As for `NeedsAuth`.
+        action: String,
+    },
+    /// Nobody can be asked for a new login at the moment; it may work by itself in a while.
+    Later {
+        /// Why. No secrets, no full stop.
+        reason: String,
     },
 }
 

@@ -7,6 +7,7 @@ pub mod auth;
 pub mod control;
 pub mod http;
 pub mod ledger;
+pub mod oauth;
 pub mod pem_key;
 pub mod reaper;
 pub mod refusal;

@@ -73,6 +73,18 @@ pub enum ClientError {
 /// # Errors
 /// [`ClientError`].
 pub fn build(config: &HttpConfig, target: &Url, proxy: Option<&str>) -> Result<reqwest::Client, ClientError> {
+    builder(&config.tls, target, proxy)?.build().map_err(|error| ClientError::Tls { reason: root_of(&error) })
+}
+
+/// The same before its last step, for who wants more of it. Blocking.
+///
+/// # Errors
+/// [`ClientError`].
+pub(crate) fn builder(
+    config: &TlsConfig,
+    target: &Url,
+    proxy: Option<&str>,
+) -> Result<reqwest::ClientBuilder, ClientError> {
     // Another part of the daemon may have installed it already; both install the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
@@ -98,27 +110,32 @@ pub fn build(config: &HttpConfig, target: &Url, proxy: Option<&str>) -> Result<r
             .map_err(|error| ClientError::Proxy { reason: root_of(&error.without_url()) })?;
         builder = builder.proxy(proxy);
     }
-    builder = if target.scheme() == "https" {
-        tls(builder, &config.tls)?
-    } else {
-        // Never used, and reading the system's certificates takes time and may fail.
-        builder.tls_certs_only([])
-    };
-    builder.build().map_err(|error| ClientError::Tls { reason: root_of(&error) })
+    if target.scheme() == "https" {
+        return tls(builder, config);
+    }
+    // Never used, and reading the system's certificates takes time and may fail.
+    Ok(builder.tls_certs_only([]))
+}
+
+/// The certificates of `ssl_verify`. Blocking.
+///
+/// # Errors
+/// [`ClientError`].
+pub(crate) fn authorities(path: &Path) -> Result<Vec<Certificate>, ClientError> {
+    let pem = read("ssl_verify", path)?;
+    let unusable = || ClientError::Unusable { key: "ssl_verify", path: path.to_owned(), what: "certificate" };
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| unusable())?;
+    if certificates.is_empty() {
+        return Err(unusable());
+    }
+    Ok(certificates)
 }
 
 fn tls(mut builder: reqwest::ClientBuilder, tls: &TlsConfig) -> Result<reqwest::ClientBuilder, ClientError> {
     if tls.insecure {
         builder = builder.tls_danger_accept_invalid_certs(true);
     } else if let Some(path) = &tls.ca_file {
-        let pem = read("ssl_verify", path)?;
-        let unusable =
-            || ClientError::Unusable { key: "ssl_verify", path: path.clone(), what: "certificate" };
-        let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| unusable())?;
-        if certificates.is_empty() {
-            return Err(unusable());
-        }
-        builder = builder.tls_certs_only(certificates);
+        builder = builder.tls_certs_only(authorities(path)?);
     }
     if let Some(cert) = &tls.client_cert {
         builder = builder.identity(identity(tls, cert)?);

@@ -161,9 +161,10 @@ impl Cx {
                 self.seen(&refusal);
                 Ended::Refused(refusal)
             }
-            SendError::NeedsAuth { .. } | SendError::Unreachable(_) | SendError::Broken(_) => {
-                Ended::Failed(error)
-            }
+            SendError::NeedsAuth { .. }
+            | SendError::Forbidden { .. }
+            | SendError::Unreachable(_)
+            | SendError::Broken(_) => Ended::Failed(error),
         }
     }
 
@@ -316,7 +317,9 @@ impl Cx {
         let response =
             self.link.send(&Ask::get(headers, Login::Reported)).await.map_err(|error| match error {
                 SendError::Unreachable(_) | SendError::Broken(_) => Some(error),
-                SendError::Redirected { .. } | SendError::NeedsAuth { .. } => None,
+                SendError::Redirected { .. } | SendError::NeedsAuth { .. } | SendError::Forbidden { .. } => {
+                    None
+                }
             })?;
         match (response.status().as_u16(), media(&response)) {
             (200, Media::Events) => Ok(response),

@@ -74,6 +74,9 @@ pub(crate) enum SendError {
     /// A person must log in.
     #[error("{action}")]
     NeedsAuth { action: String },
+    /// A person must log in for this request; others go on.
+    #[error("{action}")]
+    Forbidden { action: String },
 }
 
 impl Ask {
@@ -151,6 +154,11 @@ impl Link {
             let challenges = challenges(&response);
             let refused = status == StatusCode::UNAUTHORIZED
                 || (status == StatusCode::FORBIDDEN && !challenges.is_empty());
+            if let Some(login) = &login
+                && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            {
+                self.auth.accepted(login);
+            }
             if !refused || ask.login == Login::Reported {
                 return Ok(response);
             }
@@ -164,6 +172,9 @@ impl Link {
             match self.auth.refused(refusal).await {
                 Next::Retry => {}
                 Next::NeedsAuth { action } => return Err(SendError::NeedsAuth { action }),
+                Next::Forbidden { action } => return Err(SendError::Forbidden { action }),
+                // The server was not asked as it wants to be: as if it could not be reached.
+                Next::Later { reason } => return Err(SendError::Unreachable(reason)),
             }
         }
     }

@@ -82,6 +82,9 @@ impl RemoteWire {
                 self.ending = Some(EndReason::NeedsAuth(action.clone()));
                 self.finish_with(id, Err(WireError::NeedsAuth { action }));
             }
+            Ended::Failed(SendError::Forbidden { action }) => {
+                self.finish_with(id, Err(WireError::NeedsAuth { action }));
+            }
             Ended::Failed(error @ (SendError::Broken(_) | SendError::Redirected { .. })) => {
                 let reason = error.to_string();
                 self.finish_with(id, Err(WireError::Interrupted { reason }));

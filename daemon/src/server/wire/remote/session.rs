@@ -235,7 +235,9 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     }
     match ended {
         Ended::Answered if answered => {}
-        Ended::Failed(SendError::NeedsAuth { action }) => return Err(EndReason::NeedsAuth(action)),
+        Ended::Failed(SendError::NeedsAuth { action } | SendError::Forbidden { action }) => {
+            return Err(EndReason::NeedsAuth(action));
+        }
         Ended::Failed(error) => return Err(lost(error.to_string())),
         Ended::Refused(refusal) => return Err(lost(refusal.to_string())),
         Ended::Answered | Ended::Accepted | Ended::SessionGone => {
