@@ -67,6 +67,16 @@ class Daemon:
             time.sleep(0.1)
         return self.status()
 
+    def tools(self):
+        """What clients see, once they see something: the catalogue follows a start after a moment."""
+        end = time.monotonic() + 10
+        while True:
+            code, out = self.ctl("--json", "tools", "--server", "s")
+            tools = json.loads(out) if code == 0 and out.strip() else []
+            if tools or time.monotonic() > end:
+                return tools
+            time.sleep(0.2)
+
     def login(self):
         """True when it is complete."""
         command = [self.ctl_binary, "--json", "mcp", "login", "s", "--no-browser"]

@@ -264,7 +264,8 @@ fn a_login_of_hermes_agent_is_taken_over() {
     });
     fs::write(w.home().join("mcp-tokens/r.client.json"), client.to_string()).unwrap();
     let _daemon = w.start();
-    call(&w).succeeds();
+    let mut client = w.client(&["r"]);
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "hi"})), "hi");
     let asked = fake.grants().token_requests[0].clone();
     assert_eq!(asked["client_id"], "client-of-the-agent");
     let file = tokens(&w);
@@ -356,7 +357,7 @@ fn a_browser_is_opened_without_a_shell_and_not_over_ssh() {
     fs::set_permissions(bin.join("xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let w = w.env("PATH", &path);
-    let _daemon = w.start();
+    let daemon = w.start();
     let mut login = Login::begin(&w, &[]);
     let url = login.url();
     let said = wait_some("the browser was started", SOON, || {
@@ -370,6 +371,7 @@ fn a_browser_is_opened_without_a_shell_and_not_over_ssh() {
     joined.end().succeeds();
     login.end().succeeds();
     assert!(!opened(&w).exists());
+    drop(daemon);
 }
 
 /// The options below `oauth:` do what they say.
