@@ -47,7 +47,7 @@ class Daemon:
     def ctl(self, *args):
         done = subprocess.run([self.ctl_binary, *args], env=self.env, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        if args[1] != "status":
+        if args[1] not in ("status", "tools"):
             print(f"$ hermesctl {' '.join(args)} -> {done.returncode}\n{out[:1500]}{err[:1500]}", flush=True)
         return done.returncode, out
 

@@ -417,3 +417,26 @@ fn each_option_of_oauth_is_carried_out() {
     let registration = registered.http.seen().into_iter().find(|got| got.target == "/register").unwrap();
     assert_eq!(registration.json["client_name"], "Mine");
 }
+
+/// A machine logs in with the client's own credentials: no person, no browser, also after a refusal.
+#[test]
+fn the_grant_of_client_credentials_needs_nobody() {
+    let fake = OauthFake::start();
+    fake.grants()
+        .metadata
+        .insert("token_endpoint_auth_methods_supported".into(), json!(["client_secret_post"]));
+    let options = "oauth: {grant: client_credentials, client_id: robot, client_secret: robot-secret}";
+    let w = with(&fake, &[options]);
+    let _daemon = w.start();
+    let mut client = w.client(&["r"]);
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "hi"})), "hi");
+    fake.grants().access = Some("voided-by-the-server".into());
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "again"})), "again");
+    let grants = fake.grants();
+    assert!(
+        grants.token_requests.iter().all(|form| form["scope"] == "tools:use"),
+        "{:?}",
+        grants.token_requests
+    );
+    assert!(grants.authorized.is_empty());
+}
