@@ -184,6 +184,19 @@ impl Control for Scripted {
     ) -> Answer<pb::RevokeApprovalResponse> {
         Err(Status::unimplemented("approvals"))
     }
+    type LoginStream = tokio_stream::Empty<Result<pb::LoginEvent, Status>>;
+    async fn login(&self, _request: Request<pb::LoginRequest>) -> Answer<Self::LoginStream> {
+        Err(Status::unimplemented("logins"))
+    }
+    async fn finish_login(
+        &self,
+        _request: Request<pb::FinishLoginRequest>,
+    ) -> Answer<pb::FinishLoginResponse> {
+        Err(Status::unimplemented("logins"))
+    }
+    async fn logout(&self, _request: Request<pb::LogoutRequest>) -> Answer<pb::LogoutResponse> {
+        Err(Status::unimplemented("logins"))
+    }
     async fn shutdown(&self, _request: Request<pb::ShutdownRequest>) -> Answer<pb::ShutdownResponse> {
         Err(Status::unimplemented("not in this script"))
     }

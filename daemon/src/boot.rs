@@ -5,15 +5,15 @@
 
 use crate::admin::{self, service};
 use crate::after_login;
-use crate::call::{CallPath, Surroundings};
+use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
 use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
-use crate::conversations::Conversations;
-use crate::conversations::watch::Watch;
+use crate::conversations::watch::{State, Watch, WatchStatus};
+use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
 use crate::learned::Learned;
@@ -114,7 +114,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let logs = start_logs(&paths, &env, &redact)?;
     let pid = std::process::id();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), pid, home = %home.path().display(), "hermesd starts");
-    tracing::debug!(?descriptors, "file descriptors");
+    tracing::debug!(from = descriptors.from, to = descriptors.to, "file descriptors");
     reap(&paths).await;
 
     let groups = Groups::default();
@@ -122,7 +122,6 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let (handles_in, handles) = watch::channel(Arc::new(Servers::new()));
     let (builtins_in, builtins) = watch::channel(Arc::new(Vec::new()));
     let (catalog_in, catalog) = watch::channel(Arc::new(Catalog::default()));
-    let conversations = Conversations::open(home.path());
     let (store, opening) = open_store(&paths).await;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), SystemTime::now(), Some(store.clone()));
     // Before anybody can connect: what is written from here on is new.
@@ -131,6 +130,14 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let stats = Stats::default();
     let redactor = Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain);
     let (redactor_in, redactor) = watch::channel(Arc::new(redactor));
+    let outgoing = Outgoing {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        tasks: groups.inner.clone(),
+        user_home: env.get("HOME").map(Into::into),
+    };
+    let conversations = Conversations::open_sending(home.path(), outgoing);
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
@@ -207,6 +214,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
+    let news =
+        call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
+    groups.inner.spawn(news);
+    groups.inner.spawn(reload_on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -412,7 +423,8 @@ async fn open_store(paths: &Paths) -> (Store, Vec<StoreFinding>) {
     let opened = tokio::task::spawn_blocking(move || Store::open(&db)).await;
     let (store, findings) = opened.expect("opening the store does not panic");
     for finding in &findings {
-        tracing::error!(?finding, "hermesd.db");
+        let told = crate::config::Finding::from(finding);
+        tracing::error!(finding = told.message, hint = told.hint, "hermesd.db is not as it should be");
     }
     (store, findings)
 }
@@ -435,17 +447,38 @@ fn start_logs(
 
 fn log_reaped(report: &reaper::ReapReport) {
     for (server, ended) in &report.ended {
-        tracing::warn!(server, ?ended, "ended a process that an earlier daemon left");
+        tracing::warn!(
+            server,
+            pid = ended.pid,
+            process = ended.name,
+            "ended a process that an earlier daemon left"
+        );
     }
     if !report.survivors.is_empty() {
-        tracing::error!(pids = ?report.survivors, "processes of an earlier daemon cannot be ended");
+        let pids: Vec<String> = report.survivors.iter().map(ToString::to_string).collect();
+        tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
     }
-    tracing::debug!(?report, "looked for leftovers");
+    tracing::debug!(
+        ended = report.ended.len(),
+        spared = report.spared.len(),
+        containers = report.containers,
+        waited_ms = report.waited.as_millis(),
+        "looked for leftovers"
+    );
 }
 
 async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
     while changes.changed().await.is_ok() {
         reloader.reload().await;
+    }
+}
+
+/// Conversations that appear are offered at once.
+async fn reload_on_arrival(mut status: watch::Receiver<WatchStatus>, reloader: Reloader) {
+    while status.wait_for(|status| status.state == State::Missing).await.is_ok()
+        && status.wait_for(|status| status.state == State::Following).await.is_ok()
+    {
+        reloader.poke();
     }
 }
 

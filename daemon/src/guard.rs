@@ -401,7 +401,7 @@ pub(crate) fn let_go_of_stdio() -> io::Result<()> {
 pub fn close_nursery() {}
 
 #[cfg(target_os = "macos")]
-pub(crate) use mac::{mac_all_pids, mac_boot_time, mac_environment, mac_process};
+pub(crate) use mac::{mac_all_pids, mac_arguments, mac_boot_time, mac_executable, mac_process};
 
 /// The process table of macOS, which has no /proc.
 #[cfg(target_os = "macos")]
@@ -479,20 +479,21 @@ mod mac {
         Some(i64::from_ne_bytes(*buffer.first_chunk::<8>()?))
     }
 
-    /// Environment of an own process, entries ended by NUL.
-    pub(crate) fn mac_environment(pid: u32) -> Option<Vec<u8>> {
+    /// Arguments and environment of an own process, as the kernel keeps them.
+    pub(crate) fn mac_arguments(pid: u32) -> Option<Vec<u8>> {
         let mut buffer = vec![0; 1024 * 1024];
         let len = sysctl(&mut [libc::CTL_KERN, libc::KERN_PROCARGS2, pid.cast_signed()], &mut buffer)?;
         buffer.truncate(len);
-        // argc, the program's path, padding, then argc arguments, then the environment.
-        let argc = usize::try_from(i32::from_ne_bytes(*buffer.first_chunk::<4>()?)).ok()?;
-        let rest = &buffer[4..];
-        let path_end = rest.iter().position(|byte| *byte == 0)?;
-        let args_start = path_end + rest[path_end..].iter().position(|byte| *byte != 0)?;
-        let mut at = args_start;
-        for _ in 0..argc {
-            at += rest[at..].iter().position(|byte| *byte == 0)? + 1;
-        }
-        Some(rest[at..].to_vec())
+        Some(buffer)
+    }
+
+    /// Path of the executable of a process.
+    pub(crate) fn mac_executable(pid: u32) -> Option<String> {
+        let mut path = vec![0_u8; usize::try_from(libc::PROC_PIDPATHINFO_MAXSIZE).ok()?];
+        let size = u32::try_from(path.len()).ok()?;
+        // SAFETY: the buffer is passed with its true length; the call writes no more than that.
+        let len = unsafe { libc::proc_pidpath(pid.cast_signed(), path.as_mut_ptr().cast(), size) };
+        path.truncate(usize::try_from(len).ok().filter(|len| *len > 0)?);
+        Some(String::from_utf8_lossy(&path).into_owned())
     }
 }

@@ -170,9 +170,9 @@ impl ReloadTask {
             let reloaded = self.reload(&facts).await;
             tracing::info!(
                 applied = reloaded.applied,
-                added = ?reloaded.added,
-                removed = ?reloaded.removed,
-                changed = ?reloaded.changed,
+                added = reloaded.added.join(" "),
+                removed = reloaded.removed.join(" "),
+                changed = reloaded.changed.join(" "),
                 unchanged = reloaded.unchanged,
                 "configuration reloaded"
             );

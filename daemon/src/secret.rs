@@ -51,6 +51,30 @@ pub fn value_is_secret(value: &str) -> bool {
     value.chars().count() >= 8 && !is_path && !is_number && !matches!(value, "disabled")
 }
 
+/// A user name of a URL that is this long is a token.
+const MIN_TOKEN: usize = 20;
+
+/// `%40` as `@`; what decodes to no text stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
 /// Every exact value to mask.
 #[derive(Clone, Default)]
 pub struct KnownSecrets {
@@ -64,10 +88,32 @@ impl fmt::Debug for KnownSecrets {
 }
 
 impl KnownSecrets {
-    /// Notes `value` if `name` says it is a secret and the value is worth masking.
+    /// Notes `value` if `name` says it is a secret and the value is worth masking, and the credentials of
+    /// URLs in it, whatever its name.
     pub fn note(&mut self, name: &str, value: &str) {
         if name_says_secret(name) && value_is_secret(value) {
             self.values.insert(Secret::new(value));
+        }
+        self.note_urls(value);
+    }
+
+    /// Notes the credentials of every URL in `text`, as they stand there and decoded.
+    pub fn note_urls(&mut self, text: &str) {
+        for (at, _) in text.match_indices("://") {
+            let authority =
+                text[at + 3..].split(['/', '?', '#', ' ', '"', '\'', '<', '>', ',']).next().unwrap_or("");
+            let Some((userinfo, _)) = authority.rsplit_once('@') else { continue };
+            let credential = match userinfo.split_once(':') {
+                Some((_, password)) => password,
+                // A user alone is a name; a long one is a token.
+                None if userinfo.len() >= MIN_TOKEN => userinfo,
+                None => continue,
+            };
+            for credential in [credential, &percent_decoded(credential)] {
+                if value_is_secret(credential) {
+                    self.values.insert(Secret::new(credential));
+                }
+            }
         }
     }
 
@@ -110,6 +156,26 @@ mod tests {
         }
         for name in ["PATH", "PATTERN", "BYPASS", "LANG", "PASSIVE"] {
             assert!(!name_says_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_urls_are_known_wherever_they_stand() {
+        let known = |text: &str| -> Vec<String> {
+            let mut secrets = KnownSecrets::default();
+            secrets.note("PLAIN", text);
+            secrets.values.iter().map(|secret| secret.expose().to_owned()).collect()
+        };
+        assert_eq!(known("postgres://u:pa55word-1@127.0.0.1:5432/x"), ["pa55word-1"]);
+        assert_eq!(
+            known("see http://a@b/ and redis://:p%40ssword%2F2@h, ok"),
+            ["p%40ssword%2F2", "p@ssword/2"]
+        );
+        assert_eq!(known("https://abcdefghij0123456789@host/x"), ["abcdefghij0123456789"]);
+        for nothing in
+            ["https://user@host/", "a://b", "https://host/p@th:abcdefghij", "://u:short@h", "%zz://:%f@x"]
+        {
+            assert_eq!(known(nothing), [] as [&str; 0], "{nothing}");
         }
     }
 

@@ -43,7 +43,7 @@ pub async fn beat(
             Ok((Ok(()), Some(()))) => tell(),
             Ok((store, catalogue)) => {
                 tracing::error!(
-                    ?store,
+                    store = store.err().map_or_else(|| "answers".to_owned(), |error| error.to_string()),
                     catalogue = catalogue.is_some(),
                     "no beat: a part of hermesd does not answer"
                 );

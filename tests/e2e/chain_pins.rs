@@ -83,3 +83,28 @@ fn an_injection_is_reported_and_not_hidden() {
     assert!(notes.contains("tool `raw_args`: its description looks like an injection"), "{notes}");
     assert!(w.ctl(["doctor"]).stdout.contains("looks like an injection"));
 }
+
+/// A tool under another name that says the same is recognised; under `block` it waits all the same.
+#[test]
+fn a_renamed_tool_is_recognised() {
+    let script = |name: &str| {
+        let item = |name: &str, text: &str| json!({"name": name, "description": text, "inputSchema": {"type": "object"}});
+        Script::new().with(|s| {
+            s.tools = Some(vec![item("echo", "Gives the text back."), item(name, "Counts the words.")])
+        })
+    };
+    for (policy, said) in [("warn", "see `hermesctl pins diff"), ("block", "withheld (pin: block)")] {
+        let w = world().server_with("w", script("count"), &[&format!("pin: {policy}")]);
+        let _daemon = w.start();
+        let mut client = w.client(&["w"]);
+        client.wait_tool("mcp_w_count");
+        w.rescript("w", script("number"));
+        w.ctl(["servers", "restart", "w"]).succeeds();
+        wait_for("the new name is recognised", SOON, || {
+            let notes = notes(&w);
+            notes.contains("tool `number` was called `count` before") && notes.contains(said)
+        });
+        let shown = client.tool_names().contains(&"mcp_w_number".to_owned());
+        assert_eq!(shown, policy == "warn");
+    }
+}

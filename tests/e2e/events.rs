@@ -9,6 +9,38 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
+/// Defects of the reference's event bridge, and the test that shows each one gone: here, or beside the code.
+const DEFECTS: [(&str, &str); 9] = [
+    (
+        "commits in WAL mode are not seen while the writer's connection is open",
+        "a_wait_ends_with_a_message_of_another_process",
+    ),
+    ("a change of sessions.json alone is never looked at", "a_session_that_is_named_late_loses_nothing"),
+    ("history is replayed, cursors begin anew with each start", "cursors_outlive_the_daemon_and_its_log"),
+    ("an older clock loses messages, a rewrite repeats them", "two_thousand_messages_come_once_and_in_order"),
+    ("a rewrite is told as new messages", "rewritten_conversations_are_told_as_such"),
+    ("an overflow is silent", "positions_tell_gaps_and_other_logs_apart"),
+    ("waiting blocks the whole server", "waiting_blocks_nothing_and_can_be_cancelled"),
+    ("a wait of nothing never looks", "a_wait_of_nothing_looks_once"),
+    ("approvals reach nobody", "approvals_are_events_for_those_who_see_the_tool"),
+];
+
+/// Each defect has its test.
+#[test]
+fn every_known_defect_of_the_event_bridge_has_a_test() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let files = [
+        "tests/e2e/events.rs",
+        "daemon/src/conversations/watch/tests.rs",
+        "daemon/src/conversations/events.rs",
+        "daemon/src/conversations/events_tools.rs",
+    ];
+    let sources: String = files.iter().map(|file| fs::read_to_string(root.join(file)).unwrap()).collect();
+    for (defect, test) in DEFECTS {
+        assert!(sources.contains(&format!("fn {test}()")), "{defect}: no test {test}");
+    }
+}
+
 fn client(w: &World) -> Shim {
     let mut shim = w.shim_with(&["mcp", "serve", "--only", "conversations"]);
     shim.initialize();
@@ -351,4 +383,61 @@ fn switched_off_conversations_make_no_events() {
     fs::write(w.home().join("config.yaml"), "hermesd:\n  conversations: on\n").unwrap();
     writer.add("s1", "m1");
     wait_for("events come again", SOON, || w.ctl(["events"]).succeeds().stdout.contains("m1"));
+}
+
+/// A conversation is a resource: it is read, and who follows it hears of new messages, also over a restart.
+#[test]
+fn conversations_are_resources_that_can_be_followed() {
+    let w = world();
+    let mut writer = ForeignWriter::start(&w.home());
+    writer.add("s1", "m0");
+    writer.add("s2", "m0");
+    let daemon = w.start();
+    let mut shim = w.shim_with(&["mcp", "serve", "--only", "conversations"]);
+    assert_eq!(shim.initialize()["capabilities"]["resources"]["subscribe"], true);
+    let templates =
+        shim.request("resources/templates/list", &json!({}))["result"]["resourceTemplates"].clone();
+    assert_eq!(templates[0]["uriTemplate"], "hermes://conversations/{session_key}");
+    let (plain, encoded) = (
+        "hermes://conversations/agent:main:telegram:dm:s1",
+        "hermes://conversations/agent%3Amain%3Atelegram%3Adm%3As2",
+    );
+    for uri in [plain, encoded] {
+        let content = shim.request("resources/read", &json!({"uri": uri}))["result"]["contents"][0].clone();
+        assert_eq!(content["uri"], uri);
+        let page: Value = serde_json::from_str(content["text"].as_str().unwrap()).unwrap();
+        assert_eq!(page["messages"][0]["content"], "m0");
+        assert!(shim.request("resources/subscribe", &json!({"uri": uri})).get("result").is_some());
+    }
+    let unknown = shim.request("resources/read", &json!({"uri": "hermes://conversations/nobody"}));
+    assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
+    writer.add("s2", "m1");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], encoded);
+    writer.add("s1", "m1");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    assert!(shim.request("resources/unsubscribe", &json!({"uri": encoded})).get("result").is_some());
+    drop(daemon);
+    let _daemon = w.start();
+    // What came meanwhile may have been missed: told once.
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    writer.add("s2", "m2");
+    writer.add("s1", "m2");
+    assert_eq!(shim.wait_method("notifications/resources/updated")["params"]["uri"], plain);
+    let mut blind = w.shim_with(&["mcp", "serve", "--only", "servers"]);
+    blind.initialize();
+    let hidden = blind.request("resources/read", &json!({"uri": plain}));
+    assert_eq!(hidden["error"]["code"], -32002, "{hidden}");
+}
+
+/// Conversations that appear while the daemon runs are offered at once.
+#[test]
+fn conversations_that_appear_are_offered() {
+    let w = world();
+    let _daemon = w.start();
+    let mut shim = w.shim();
+    shim.initialize();
+    assert!(!shim.tool_names().iter().any(|name| name == "events_wait"));
+    ForeignWriter::start(&w.home()).add("s1", "m0");
+    shim.wait_method("notifications/tools/list_changed");
+    shim.wait_tool("events_wait");
 }

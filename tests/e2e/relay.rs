@@ -38,6 +38,28 @@ fn impossible_ids_are_refused() {
     assert!(client.request("ping", &json!({}))["result"].is_object());
 }
 
+/// What is no JSON-RPC 2.0 request is answered under its own id, reaches no server, and the stream goes on.
+#[test]
+fn requests_of_another_protocol_are_refused_under_their_id() {
+    let w = world().server("w", Script::new());
+    let _daemon = w.start();
+    let mut client = w.client(&["w"]);
+    let call = r#""method":"tools/call","params":{"name":"mcp_w_echo","arguments":{"text":"x"}}"#;
+    for (id, line) in [
+        (json!(801), format!(r#"{{"id":801,{call}}}"#)),
+        (json!("a"), format!(r#"{{"jsonrpc":"1.0","id":"a",{call}}}"#)),
+        (json!(803), format!(r#"{{"jsonrpc":2.0,"id":803,{call}}}"#)),
+        (json!(804), r#"{"jsonrpc":"2.0","id":804,"method":5}"#.to_owned()),
+        (Value::Null, r#"{"jsonrpc":"2.0","method":["tools/list"]}"#.to_owned()),
+    ] {
+        client.send_raw(format!("{line}\n").as_bytes());
+        let answer = client.reply(&id);
+        assert_eq!(answer["error"]["code"], -32600, "{line}: {answer}");
+    }
+    assert!(w.journal("w").received("tools/call").is_empty());
+    assert_eq!(client.text("mcp_w_echo", &json!({"text": "on"})), "on");
+}
+
 /// A result is passed on byte for byte: unknown members, numbers, key order.
 #[test]
 fn results_are_lossless() {

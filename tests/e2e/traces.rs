@@ -106,11 +106,9 @@ fn grpc_port() -> TcpListener {
 #[test]
 fn outcomes_and_waits_show_in_the_trace() {
     let receiver = Receiver::start(Protocol::Http);
-    let w = exporting(&format!("http://{}", receiver.address), "100%").server_with(
-        "w",
-        Script::new(),
-        &["approval: [meta]"],
-    );
+    let w = exporting(&format!("http://{}", receiver.address), "100%")
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "x-team=key-12345678")
+        .server_with("w", Script::new(), &["approval: [meta]"]);
     let _daemon = w.start();
     let mut client = w.client(&["w"]);
     client.call("mcp_w_fail", &json!({}));
@@ -148,8 +146,13 @@ fn outcomes_and_waits_show_in_the_trace() {
     let wait = named(&decided, "wait for approval");
     assert_eq!(wait.parent, named(&decided, "call").id);
     assert_eq!(wait.attributes["hermes.decision"], "allow-once");
+    let env = client.text("mcp_w_env", &json!({}));
+    assert!(!env.contains("OTEL_"), "servers get nothing of it: {env}");
     assert!(
-        receiver.heads().iter().all(|head| head.starts_with("POST /v1/traces ")),
+        receiver
+            .heads()
+            .iter()
+            .all(|head| head.starts_with("POST /v1/traces ") && head.contains("key-12345678")),
         "{:?}",
         receiver.heads()
     );

@@ -257,6 +257,9 @@ fn answer(shared: &Arc<Shared>, method: &str, message: &Message, initialized: bo
     if let Some(error) = script.errors.get(method) {
         return shared.error(&id, error);
     }
+    if let Some(result) = script.raw_results.get(method) {
+        return shared.result(&id, result);
+    }
     if let Some(result) = script.results.get(method) {
         return shared.result(&id, &result.to_string());
     }
@@ -287,5 +290,9 @@ fn initialize(script: &Script, params: &Value) -> Value {
         if script.version.is_empty() { params["protocolVersion"].clone() } else { json!(script.version) };
     let name = if script.name.is_empty() { "fake" } else { &script.name };
     let capabilities = script.capabilities.clone().unwrap_or_else(|| json!({"tools": {"listChanged": true}}));
-    json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": name, "version": "1.0.0"}})
+    let mut result = json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": name, "version": "1.0.0"}});
+    if let Some(instructions) = &script.instructions {
+        result["instructions"] = json!(instructions);
+    }
+    result
 }

@@ -4,6 +4,7 @@
 //! a test fails when something did. May not touch: the inside of the daemon; only its binaries.
 
 pub mod census;
+pub mod chat_api;
 pub mod ctl;
 pub mod daemon;
 pub mod foreign;
@@ -15,6 +16,7 @@ pub mod shim;
 pub mod wait;
 pub mod world;
 
+pub use chat_api::{ChatApi, Recorded, Reply};
 pub use ctl::Ran;
 pub use daemon::{Daemon, kill};
 pub use foreign::ForeignWriter;

@@ -99,6 +99,8 @@ pub struct Script {
     pub name: String,
     /// Answers this protocol version; the client's own when empty.
     pub version: String,
+    /// `instructions`.
+    pub instructions: Option<String>,
     /// `capabilities`; tools with listChanged when absent.
     pub capabilities: Option<Value>,
     /// Waits before the first read, in ms.
@@ -135,6 +137,8 @@ pub struct Script {
     pub delay_ms: BTreeMap<String, u64>,
     /// Fixed results by method.
     pub results: BTreeMap<String, Value>,
+    /// Fixed results by method as text, for what is too deep or too odd for [`Value`].
+    pub raw_results: BTreeMap<String, String>,
     /// Fixed `error` members by method; any JSON.
     pub errors: BTreeMap<String, Value>,
     /// Ends when a method arrives.

@@ -159,6 +159,27 @@ async def _(clients):
     equal(json.loads(found.content[0].text)["entities"], [entity])
 
 
+@check("servers over HTTP and legacy SSE answer like local ones, with progress")
+async def _(clients):
+    for server in PLAN["remote"]:
+        text = "日本語 · \u2028 · é" * 500
+        equal((await clients.call(server, "echo", {"message": text})).content[0].text, f"Echo: {text}")
+        steps = []
+
+        async def progress(at, total, _message):
+            steps.append((at, total))
+
+        if server.startswith("python"):
+            await clients.call(server, "count", {"to": 4}, progress_callback=progress)
+        else:
+            arguments = {"duration": 0.4, "steps": 4}
+            await clients.call(server, "trigger-long-running-operation", arguments, progress_callback=progress)
+        equal(steps, [(1, 4), (2, 4), (3, 4), (4, 4)])
+        calls = (clients.call(server, "echo", {"message": f"n{n}"}) for n in range(30))
+        for n, result in enumerate(await asyncio.gather(*calls)):
+            equal(result.content[0].text, f"Echo: n{n}")
+
+
 async def main():
     failed = 0
     async with AsyncExitStack() as stack:

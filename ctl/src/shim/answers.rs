@@ -32,6 +32,14 @@ pub(crate) fn outcome_unknown(id: &[u8]) -> Vec<u8> {
     with_id(id, "result", &result)
 }
 
+/// Takes the daemon's question with the raw id `id` back.
+pub(crate) fn taken_back(id: &[u8]) -> Vec<u8> {
+    let mut line = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    line.extend_from_slice(id);
+    line.extend_from_slice(br#","reason":"hermesd ended"}}"#);
+    line
+}
+
 fn with_id(id: &[u8], member: &str, body: &serde_json::Value) -> Vec<u8> {
     let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     line.extend_from_slice(id);

@@ -25,9 +25,14 @@ pub(crate) enum FromClient {
         /// The id as it was written.
         id: Box<[u8]>,
     },
+    /// Answers a question of the daemon, with its raw id.
+    Answer {
+        /// The id as it was written.
+        id: Box<[u8]>,
+    },
     /// White space only.
     Blank,
-    /// Anything else: notifications, answers, what does not parse.
+    /// Anything else: notifications, what does not parse.
     Other,
 }
 
@@ -67,6 +72,10 @@ pub(crate) fn from_client(line: &[u8]) -> FromClient {
     match (envelope.id, envelope.method.as_deref()) {
         (Some(id), Some(method)) => {
             FromClient::Request { id: id.get().as_bytes().into(), method: Method::of(method) }
+        }
+        // An array is read like an object; a batch of a client answers nothing of ours.
+        (Some(id), None) if line.trim_ascii_start().starts_with(b"{") => {
+            FromClient::Answer { id: id.get().as_bytes().into() }
         }
         (None, Some("notifications/cancelled")) => {
             let id = envelope.params.and_then(|params| member(params.get(), "requestId"));
@@ -138,6 +147,30 @@ pub(crate) fn answered_id(line: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// What a line from the daemon does to the questions that the client has to answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// A new one, with its raw id.
+    Asked(Box<[u8]>),
+    /// It is taken back.
+    TakenBack(Box<[u8]>),
+}
+
+/// Looks at a line from the daemon that answers nothing; `None`: a notification like any other.
+pub(crate) fn question(line: &[u8]) -> Option<Question> {
+    // The daemon begins its questions so; everything else costs one comparison.
+    if line.starts_with(br#"{"method":""#) {
+        let envelope = Envelope::parse(line).ok()?;
+        return Some(Question::Asked(envelope.id?.get().as_bytes().into()));
+    }
+    if line.starts_with(br#"{"jsonrpc":"2.0","method":"notifications/cancelled""#) {
+        let envelope = Envelope::parse(line).ok()?;
+        let id = member(envelope.params?.get(), "requestId")?;
+        return Some(Question::TakenBack(id.into_bytes().into()));
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,13 +222,17 @@ mod tests {
     fn notifications_answers_and_nonsense_are_no_requests() {
         for line in [
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-            r#"{"jsonrpc":"2.0","id":"d-1","result":{}}"#,
             "not json",
             r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
         ] {
             assert_eq!(from_client(line.as_bytes()), FromClient::Other, "{line}");
         }
         assert_eq!(from_client(b" \r"), FromClient::Blank);
+        for outcome in ["result", "error"] {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":"d-1","{outcome}":{{}}}}"#);
+            let id = br#""d-1""#.as_slice().into();
+            assert_eq!(from_client(answer.as_bytes()), FromClient::Answer { id });
+        }
         assert_eq!(
             from_client(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"x"}}"#),
             FromClient::Cancelled { id: b"3".as_slice().into() }
@@ -211,12 +248,22 @@ mod tests {
         assert_eq!(answered_id(br#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), None);
     }
 
+    #[test]
+    fn questions_of_the_daemon_are_seen_to_come_and_to_go() {
+        let id = || br#""p-1""#.as_slice().into();
+        let asked = br#"{"method":"elicitation/create","jsonrpc":"2.0","id":"p-1","params":{}}"#;
+        assert_eq!((question(asked), answered_id(asked)), (Some(Question::Asked(id())), None));
+        let back = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"p-1"}}"#;
+        assert_eq!((question(back), answered_id(back)), (Some(Question::TakenBack(id())), None));
+        assert_eq!(question(br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#), None);
+    }
+
     proptest! {
         #[test]
         fn no_input_panics(line in proptest::collection::vec(any::<u8>(), 0..200), prefixed in any::<bool>()) {
             let mut text = if prefixed { PREFIX.to_vec() } else { Vec::new() };
             text.extend(line);
-            let _ = (from_client(&text), answered_id(&text), by_the_ends(&text));
+            let _ = (from_client(&text), answered_id(&text), by_the_ends(&text), question(&text));
         }
     }
 }

@@ -8,10 +8,11 @@
 use super::answers;
 use super::flow::{Flow, Next};
 use super::open::{MAX_OPEN, Open, Request};
-use super::peek::{self, FromClient, Method};
+use super::peek::{self, FromClient, Method, Question};
 use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::DEFAULT_MAX_LINE;
 use hermes_proto::shim::hello::{self, Hello, MAX_HELLO_BYTES, RESUME_PREFIX, Welcome};
+use std::collections::VecDeque;
 
 /// Bytes for the daemon after which the client is not read any more.
 const HIGH_UP: usize = 1024 * 1024;
@@ -19,6 +20,8 @@ const HIGH_UP: usize = 1024 * 1024;
 const HIGH_DOWN: usize = 4 * 1024 * 1024;
 /// Longest line taken from the daemon. Above the client's limit: an answer may grow on its way.
 const MAX_DOWN_LINE: usize = 2 * DEFAULT_MAX_LINE;
+/// Open questions of the daemon that are remembered; it asks fewer.
+const MAX_QUESTIONS: usize = 64;
 /// Longest `initialize` kept for opening a session again.
 const MAX_INITIALIZE: usize = 256 * 1024;
 
@@ -68,6 +71,8 @@ pub(crate) struct Pump {
     session: Option<Request>,
     /// Lines below this number were put in by the shim, not by the client.
     own_lines_end: u64,
+    /// Questions of the daemon that the client has not answered, oldest first.
+    questions: VecDeque<Box<[u8]>>,
     /// The answer to this id belongs to the shim.
     swallow: Option<Box<[u8]>>,
     client_ended: bool,
@@ -84,6 +89,7 @@ impl Pump {
             resume: None,
             session: None,
             own_lines_end: 0,
+            questions: VecDeque::new(),
             swallow: None,
             client_ended: false,
         }
@@ -122,7 +128,10 @@ impl Pump {
                     let seen = peek::from_client(line);
                     let raw = match &seen {
                         FromClient::Request { method, .. } => self.open.keep(*method, line),
-                        FromClient::Cancelled { .. } | FromClient::Blank | FromClient::Other => None,
+                        FromClient::Cancelled { .. }
+                        | FromClient::Answer { .. }
+                        | FromClient::Blank
+                        | FromClient::Other => None,
                     };
                     (seen, raw)
                 }
@@ -150,6 +159,10 @@ impl Pump {
             }
             FromClient::Cancelled { id } => {
                 self.open.close(&id);
+                self.pass_or_drop();
+            }
+            FromClient::Answer { id } => {
+                self.questions.retain(|open| *open != id);
                 self.pass_or_drop();
             }
             FromClient::Other => self.pass_or_drop(),
@@ -222,6 +235,13 @@ impl Pump {
             return;
         }
         let Some(id) = peek::answered_id(line) else {
+            match peek::question(line) {
+                Some(Question::Asked(id)) if self.questions.len() < MAX_QUESTIONS => {
+                    self.questions.push_back(id)
+                }
+                Some(Question::TakenBack(id)) => self.questions.retain(|open| *open != id),
+                Some(Question::Asked(_)) | None => {}
+            }
             self.down.accept();
             return;
         };
@@ -288,12 +308,16 @@ impl Pump {
         }
     }
 
-    /// The connection is gone, or could not be made. Calls that the daemon may have read are
+    /// The connection is gone, or could not be made. Questions of the daemon are taken back. Calls that the daemon may have read are
     /// answered "outcome unknown", other open requests will be sent again.
     pub(crate) fn lost(&mut self) {
         self.mode = Mode::Away;
         self.down.discard_partial();
         self.swallow = None;
+        // Nobody waits for these any more; a client would show its dialogs for ever.
+        for id in std::mem::take(&mut self.questions) {
+            self.down.append(&answers::taken_back(&id));
+        }
         let mut unread = self.up.rewind();
         while unread < self.own_lines_end {
             self.up.drop_front();

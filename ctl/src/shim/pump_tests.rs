@@ -304,3 +304,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn questions_of_a_lost_daemon_are_taken_back_once() {
+    let mut pump = connected(FRESH);
+    let ask = |n: u32| {
+        format!(
+            "{{\"method\":\"elicitation/create\",\"jsonrpc\":\"2.0\",\"id\":\"p-{n}\",\"params\":{{}}}}\n"
+        )
+    };
+    for n in 1..=3 {
+        daemon(&mut pump, &ask(n));
+    }
+    assert_eq!(shown(&mut pump), [ask(1), ask(2), ask(3)].concat());
+    client(&mut pump, "{\"jsonrpc\":\"2.0\",\"id\":\"p-1\",\"result\":{}}\n");
+    assert!(sent(&mut pump).contains("p-1"));
+    let back =
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"p-2\"}}\n";
+    daemon(&mut pump, back);
+    assert_eq!(shown(&mut pump), back);
+    pump.lost();
+    let lines = shown(&mut pump);
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    assert!(lines.contains("notifications/cancelled") && lines.contains("\"requestId\":\"p-3\""), "{lines}");
+    pump.lost();
+    assert_eq!(shown(&mut pump), "");
+}

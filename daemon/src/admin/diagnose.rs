@@ -126,6 +126,7 @@ pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
     let mut out: Vec<pb::Finding> =
         config.findings.iter().map(|found| convert::finding(found, mask)).collect();
     out.extend(lost_lines(inner));
+    out.extend(super::events::finding(inner));
     let state = inner.reloader.state();
     if state != "ok" {
         let text =

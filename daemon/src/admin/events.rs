@@ -3,6 +3,7 @@
 use super::convert::Mask;
 use super::service::Inner;
 use crate::conversations::events::{Cursor, Kind, Position, Window};
+use crate::conversations::watch::State;
 use crate::store::{EventFilter, EventPage, KeptEvent, PAGE_LIMIT, Store, StoreError};
 use hermes_proto::control as pb;
 use serde_json::Value;
@@ -25,6 +26,17 @@ pub(super) fn status(inner: &Inner) -> pb::EventsStatus {
         last_at_ms: newest.as_ref().map_or(0, |event| event.at.0),
         last_kind: newest.map(|event| event.kind.clone()).unwrap_or_default(),
     }
+}
+
+/// What a person should know about the watcher: nothing while it works or waits.
+pub(super) fn finding(inner: &Inner) -> Option<pb::Finding> {
+    let State::Trouble(why) = inner.watch.status().borrow().state.clone() else { return None };
+    Some(pb::Finding {
+        severity: pb::Severity::Warning.into(),
+        message: format!("no events of conversations for now: {}", (inner.mask)(&why)),
+        hint: "it is tried again by itself; if it stays, look at state.db and at `hermesctl logs`".to_owned(),
+        ..Default::default()
+    })
 }
 
 /// What is asked for and, if wanted, what follows until the caller or the daemon ends.

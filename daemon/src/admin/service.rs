@@ -211,6 +211,7 @@ impl Control for Admin {
                 .iter()
                 .map(|finding| convert::finding(finding, inner.mask()))
                 .chain(diagnose::lost_lines(inner))
+                .chain(events::finding(inner))
                 .collect(),
             conversations: inner.reloader.conversations(),
             rss_bytes: diagnose::rss_bytes(),
@@ -273,7 +274,7 @@ impl Control for Admin {
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
         let identity = Arc::new(admin_identity(&view));
-        let caller = Caller { client: crate::call::ADMIN, identity, view, hearer: None };
+        let caller = Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());

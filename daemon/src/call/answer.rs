@@ -1,12 +1,16 @@
-//! What a server answered, on its way to the client: secrets masked, length limited.
+//! What a server answered, on its way to the client: links mended, secrets masked, length limited.
 //!
-//! Promise: without secrets to look for and without `result_limit` an answer is handed on as it is,
+//! Promise: without renamed URIs, secrets to look for and `result_limit` an answer is handed on as it is,
 //! unparsed; long ones are worked on away from the runtime's thread. Order: masked first, so that a
 //! cut never leaves half a secret. May not touch: servers.
 
 use super::result;
+use crate::catalog::links::{self, Place};
+use crate::catalog::snapshot::ItemKind;
+use crate::catalog::uris::Renamed;
 use crate::config::{RedactResults, ServerConfig};
-use crate::jsonrpc::reply::Reply;
+use crate::jsonrpc::depth;
+use crate::jsonrpc::reply::{INTERNAL_ERROR, Reply};
 use crate::redact::{Redactor, Scope};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -22,6 +26,8 @@ pub(super) struct Finish {
     pub(super) redactor: Arc<Redactor>,
     pub(super) redact: RedactResults,
     pub(super) limit: Option<NonZeroU64>,
+    /// URIs that clients call otherwise, and where they may stand.
+    pub(super) links: Option<(Place, Arc<Renamed>)>,
 }
 
 /// An answer that may go to the client.
@@ -37,12 +43,24 @@ pub(super) struct Finished {
 impl Finish {
     /// As the configuration of `server` has it.
     pub(super) fn of(server: &ServerConfig, redactor: Arc<Redactor>) -> Self {
-        Self { redactor, redact: server.redact_results, limit: server.result_limit }
+        Self { redactor, redact: server.redact_results, limit: server.result_limit, links: None }
+    }
+
+    /// With the names under which clients know this server's URIs, where any differ.
+    pub(super) fn linking(self, kind: ItemKind, names: Option<&Arc<Renamed>>) -> Self {
+        let place = match kind {
+            ItemKind::Tool => Some(Place::Content),
+            ItemKind::Resource => Some(Place::Contents),
+            ItemKind::Prompt => Some(Place::Messages),
+            // Their texts are hermesd's, and name what the server's own tools take.
+            ItemKind::Utility(_) | ItemKind::Completion | ItemKind::Subscription => None,
+        };
+        Self { links: place.zip(names.cloned()), ..self }
     }
 
     /// For the built-in server, which has no keys of its own: the defaults.
     pub(super) fn builtin(redactor: Arc<Redactor>) -> Self {
-        Self { redactor, redact: RedactResults::default(), limit: None }
+        Self { redactor, redact: RedactResults::default(), limit: None, links: None }
     }
 
     /// Masks and cuts `reply`.
@@ -56,13 +74,16 @@ impl Finish {
     }
 
     fn now(&self, reply: Reply) -> Finished {
-        match reply {
+        match readable(reply) {
             Reply::Error(body) => Finished {
                 reply: Reply::Error(masked(&self.redactor, body, Scope::Patterns)),
                 outcome: "rpc_error",
                 cut_from: None,
             },
             Reply::Result(body) => {
+                let links = self.links.as_ref();
+                let linked = links.and_then(|(place, names)| links::renamed(&body, *place, names));
+                let body = linked.unwrap_or(body);
                 let failed = result::is_error(&body);
                 let body = match self.scope(failed) {
                     Some(scope) => masked(&self.redactor, body, scope),
@@ -100,6 +121,20 @@ impl Finish {
     }
 }
 
+/// An answer that most clients could not read would cost them their session; it costs its call instead.
+fn readable(reply: Reply) -> Reply {
+    match &reply {
+        Reply::Result(body) if depth::is_deeper(body.get(), depth::MAX_ANSWER) => {
+            let text = format!(
+                "the answer is nested deeper than {} levels, which clients cannot read; the call was executed",
+                depth::MAX_ANSWER
+            );
+            Reply::error(INTERNAL_ERROR, &text)
+        }
+        Reply::Result(_) | Reply::Error(_) => reply,
+    }
+}
+
 fn masked(redactor: &Redactor, body: Box<RawValue>, scope: Scope) -> Box<RawValue> {
     match redactor.redact_json(body.get(), scope) {
         Cow::Borrowed(_) => body,
@@ -117,7 +152,7 @@ mod tests {
         let mut known = KnownSecrets::default();
         known.insert(Secret::new("hunter2-hunter2"));
         let redactor = Arc::new(Redactor::new(&known, RedactionLabels::Plain));
-        Finish { redactor, redact, limit: limit.and_then(NonZeroU64::new) }
+        Finish { redactor, redact, limit: limit.and_then(NonZeroU64::new), links: None }
     }
 
     fn result(text: &str) -> Reply {

@@ -2,10 +2,13 @@
 //!
 //! Owner of the waiting calls: [`Desk`], one for the daemon. Promise: a waiting call answers after
 //! [`ANSWER`] at the latest, because clients give up soon after; the decision that comes later is
-//! redeemed by the identical call. Progress keeps the client patient meanwhile. What stands
+//! redeemed by the identical call. Progress keeps the client patient meanwhile; a client that can show a
+//! form has its user asked. What stands
 //! (`allow-always`) counts only as long as the store has it.
 //! May not touch: who may see what.
 
+use super::elicit::Said;
+use super::question;
 use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::{Caller, ToolCall};
@@ -22,7 +25,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::{Kind, Span};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
@@ -51,6 +54,8 @@ pub enum ApprovalError {
     Denied {
         /// The number people saw.
         id: u64,
+        /// Who it was.
+        by: Judge,
     },
     /// Nobody decided in time.
     #[error("nobody allowed it within {limit:?} (approval {id})")]
@@ -95,6 +100,10 @@ type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     approvals: Mutex<Approvals>,
+    /// Calls about which a client's user is being asked.
+    pub(super) asked: Mutex<BTreeSet<u64>>,
+    /// Calls that wait now, by entry.
+    waiters: Mutex<BTreeMap<u64, Waiters>>,
     /// Grows with each decision.
     decided: watch::Sender<u64>,
     /// `None`: to be read again.
@@ -122,7 +131,7 @@ pub(super) enum Passed {
     /// An earlier `allow-always`.
     Standing,
     /// A person decided about it.
-    Decided(Decision),
+    Decided(Decision, Judge),
 }
 
 impl Desk {
@@ -148,16 +157,46 @@ impl Desk {
     }
 }
 
-/// Takes the entry out when its call ends before anybody decided, unless its client is to come back.
+/// One call that waits. The entry goes with the last of the identical calls, unless one of them was told
+/// to come back.
 struct Waiting<'a> {
     desk: &'a Desk,
-    id: Option<u64>,
+    id: u64,
+}
+
+/// The calls that wait for one entry.
+#[derive(Debug, Default)]
+struct Waiters {
+    calls: usize,
+    /// One was told to come back.
+    kept: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(desk: &'a Desk, id: u64) -> Self {
+        lock(&desk.waiters).entry(id).or_default().calls += 1;
+        Self { desk, id }
+    }
+
+    /// The entry stays for the repetition of this call.
+    fn keep(self) {
+        lock(&self.desk.waiters).entry(self.id).or_default().kept = true;
+    }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            lock(&self.desk.approvals).withdraw(id);
+        let mut waiters = lock(&self.desk.waiters);
+        let Some(of) = waiters.get_mut(&self.id) else { return };
+        of.calls -= 1;
+        if of.calls > 0 {
+            return;
+        }
+        let kept = of.kept;
+        waiters.remove(&self.id);
+        drop(waiters);
+        if !kept {
+            lock(&self.desk.approvals).withdraw(self.id);
         }
     }
 }
@@ -195,14 +234,15 @@ impl CallPath {
         let mut span = gated.span.child(Kind::Internal, || "wait for approval".into());
         let passed = self.wait(gated, &bound, progress).await;
         match &passed {
-            Ok(Passed::Decided(decision)) => span.set("hermes.decision", || decision.word()),
+            Ok(Passed::Decided(decision, _)) => span.set("hermes.decision", || decision.word()),
             Ok(Passed::Free | Passed::Standing) | Err(_) => {}
         }
         span.settle(&passed, ApprovalError::kind);
         passed
     }
 
-    /// Waits until somebody has decided about the call, or time is up.
+    /// Waits until somebody has decided about the call, or time is up. The client's own user is asked where
+    /// the client can do that; whoever decides first ends the other's question.
     async fn wait<S>(&self, gated: &Gated<'_>, bound: &Bound, progress: &S) -> Result<Passed, ApprovalError>
     where
         S: Fn(Box<RawValue>) + Sync,
@@ -217,7 +257,7 @@ impl CallPath {
         let id = lock(&self.desk.approvals)
             .ask(bound, shown, limit, started.into_std())
             .map_err(ApprovalError::Crowded)?;
-        let mut waiting = Waiting { desk: &self.desk, id: Some(id) };
+        let waiting = Waiting::new(&self.desk, id);
         if is_new {
             let client = gated.caller.client;
             tracing::info!(id, server = %bound.server, tool = %bound.tool, %client, "a call waits for approval");
@@ -227,10 +267,11 @@ impl CallPath {
         let until = started + limit.min(ANSWER);
         let mut ticks = tokio::time::interval_at(started + PROGRESS, PROGRESS);
         let mut step = 0;
+        let mut question = self.question(gated.caller, bound, gated.upstream, id);
         loop {
             match lock(&self.desk.approvals).redeem(id, Instant::now().into_std()) {
-                Standing::Allowed(decision) => return Ok(Passed::Decided(decision)),
-                Standing::Denied => return Err(ApprovalError::Denied { id }),
+                Standing::Allowed(decision, by) => return Ok(Passed::Decided(decision, by)),
+                Standing::Denied(by) => return Err(ApprovalError::Denied { id, by }),
                 Standing::Gone => return Err(ApprovalError::TimedOut { id, limit }),
                 Standing::Waits => {}
             }
@@ -242,8 +283,21 @@ impl CallPath {
                         return Err(ApprovalError::TimedOut { id, limit });
                     }
                     // It stays on the list: the identical call redeems what is decided later.
-                    waiting.id = None;
+                    waiting.keep();
                     return Err(ApprovalError::Waiting { id });
+                }
+                said = question::answer(&mut question) => {
+                    question = None;
+                    match said {
+                        // Somebody else may have been faster; the next look finds out.
+                        Said::Decision(decision) => drop(self.respond_as_user(id, decision, gated.caller).await),
+                        // Not now: the call does not wait for others, who may still decide for its repetition.
+                        Said::Dismissed => {
+                            waiting.keep();
+                            return Err(ApprovalError::Waiting { id });
+                        }
+                        Said::Nothing => {}
+                    }
                 }
                 _ = ticks.tick(), if gated.call.progress_token.is_some() => {
                     step += 1;
@@ -316,7 +370,7 @@ impl CallPath {
         revoked
     }
 
-    fn shown(&self, caller: &Caller, upstream: &Upstream) -> Shown {
+    pub(super) fn shown(&self, caller: &Caller, upstream: &Upstream) -> Shown {
         let redactor = self.around.redactor.borrow().clone();
         let text = redactor.redact_json(upstream.arguments_text(), Scope::Patterns);
         let cut = text.floor_char_boundary(SHOWN);

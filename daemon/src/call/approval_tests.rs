@@ -1,10 +1,12 @@
 //! The step "approval" under a paused clock.
 
 use super::approval::{ANSWER, ApprovalError, Gated, Passed};
+use super::peer::{AskError, Asking, Feature, Peer};
 use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
 use crate::conversations::Conversations;
+use crate::jsonrpc::reply::Reply;
 use crate::names::{ClientId, ProfileName, ServerName};
 use crate::policy::approvals::{Decision, Judge};
 use crate::redact::Redactor;
@@ -61,7 +63,8 @@ fn rig(timeout: Duration) -> Rig {
         name: Some("c".into()),
         version: None,
     };
-    let caller = Caller { client: ClientId(1), view, identity: Arc::new(identity), hearer: None };
+    let identity = Arc::new(identity);
+    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None };
     Rig { path, config, caller, _dir: dir }
 }
 
@@ -96,7 +99,7 @@ async fn after_forty_five_seconds_the_client_is_told_to_come_back_and_redeems_th
     assert_eq!(steps.load(Ordering::Relaxed), 4);
     assert_eq!(rig.path.waiting().len(), 1);
     rig.path.respond("1", Decision::AllowOnce, Judge::Operator, "test").await.unwrap();
-    assert_eq!(rig.ask(&|_| {}).await, Ok(Passed::Decided(Decision::AllowOnce)));
+    assert_eq!(rig.ask(&|_| {}).await, Ok(Passed::Decided(Decision::AllowOnce, Judge::Operator)));
     assert_eq!(rig.ask(&|_| {}).await, Err(ApprovalError::Waiting { id: 2 }));
 }
 
@@ -107,4 +110,98 @@ async fn a_decision_that_never_comes_lapses_with_the_servers_limit() {
     tokio::time::advance(Duration::from_secs(16)).await;
     assert!(rig.path.waiting().is_empty());
     assert!(rig.path.respond("1", Decision::AllowOnce, Judge::Operator, "test").await.is_err());
+}
+
+/// A client whose user answers after a while, or never.
+#[derive(Debug)]
+struct Form {
+    after: Duration,
+    says: &'static str,
+    /// Questions that nobody waits for any more.
+    dropped: Arc<AtomicU32>,
+}
+
+struct Counted(Arc<AtomicU32>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Peer for Form {
+    fn revision(&self) -> &'static str {
+        "2025-11-25"
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        feature == Feature::Form
+    }
+
+    fn ask(&self, method: &'static str, _: &RawValue, _: Duration) -> Result<Asking, AskError> {
+        assert_eq!(method, "elicitation/create");
+        let (after, says, open) = (self.after, self.says, Counted(self.dropped.clone()));
+        Ok(Box::pin(async move {
+            let open = open;
+            tokio::time::sleep(after).await;
+            std::mem::forget(open);
+            Ok(Reply::Result(RawValue::from_string(says.to_owned()).unwrap()))
+        }))
+    }
+}
+
+fn rig_with_form(after: Duration, says: &'static str) -> (Rig, Arc<AtomicU32>) {
+    let (mut rig, dropped) = (rig(Duration::from_secs(300)), Arc::new(AtomicU32::new(0)));
+    rig.caller.peer = Some(Arc::new(Form { after, says, dropped: dropped.clone() }));
+    (rig, dropped)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_users_answer_ends_the_wait_and_progress_goes_on_until_then() {
+    let says = r#"{"action":"accept","content":{"decision":"allow-once"}}"#;
+    let (rig, dropped) = rig_with_form(Duration::from_secs(25), says);
+    let steps = AtomicU32::new(0);
+    let count = |_| {
+        steps.fetch_add(1, Ordering::Relaxed);
+    };
+    assert_eq!(rig.ask(&count).await, Ok(Passed::Decided(Decision::AllowOnce, Judge::User)));
+    assert_eq!((steps.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed)), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_does_not_answer_is_not_asked_for_longer_than_the_call_waits() {
+    let (rig, dropped) = rig_with_form(Duration::from_secs(3600), "{}");
+    let started = Instant::now();
+    assert_eq!(rig.ask(&|_| {}).await, Err(ApprovalError::Waiting { id: 1 }));
+    assert_eq!((started.elapsed(), dropped.load(Ordering::Relaxed)), (ANSWER, 1));
+    rig.path.respond("1", Decision::AllowOnce, Judge::Operator, "test").await.unwrap();
+    assert_eq!(rig.ask(&|_| {}).await, Ok(Passed::Decided(Decision::AllowOnce, Judge::Operator)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_useless_answer_leaves_the_call_waiting_for_others() {
+    let (rig, _) = rig_with_form(Duration::from_secs(1), r#"{"action":"accept"}"#);
+    assert_eq!(rig.ask(&|_| {}).await, Err(ApprovalError::Waiting { id: 1 }));
+    let (rig, _) = rig_with_form(Duration::from_secs(1), r#"{"action":"cancel"}"#);
+    let started = Instant::now();
+    assert_eq!(rig.ask(&|_| {}).await, Err(ApprovalError::Waiting { id: 1 }));
+    assert_eq!((started.elapsed().as_secs(), rig.path.waiting().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identical_call_goes_on_waiting_when_the_other_is_taken_back() {
+    let rig = rig(Duration::from_secs(300));
+    let other = tokio::time::timeout(Duration::from_secs(5), rig.ask(&|_| {}));
+    let (taken_back, answer) = tokio::join!(other, async {
+        let asking = rig.ask(&|_| {});
+        let deciding = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            rig.path.respond("1", Decision::AllowOnce, Judge::Operator, "test").await
+        };
+        tokio::join!(asking, deciding)
+    });
+    assert!(taken_back.is_err());
+    assert_eq!(answer, (Ok(Passed::Decided(Decision::AllowOnce, Judge::Operator)), Ok("allowed")));
+    assert!(tokio::time::timeout(Duration::from_secs(5), rig.ask(&|_| {})).await.is_err());
+    assert!(rig.path.waiting().is_empty());
 }

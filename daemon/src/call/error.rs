@@ -46,6 +46,12 @@ pub enum CallError {
     /// The connection gave no answer.
     #[error("{0}")]
     Wire(WireError),
+    /// The server wants something from a client first (2026-07-28).
+    #[error("the server asks for input before it finishes: {wants}")]
+    InputRequired {
+        /// Methods of what it asks for.
+        wants: String,
+    },
 }
 
 impl From<Open> for CallError {
@@ -103,6 +109,7 @@ impl CallError {
             Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
             Self::NotReady(not_ready) if not_ready.needs_auth() => "needs_auth",
             Self::NotReady(_) => "not_ready",
+            Self::InputRequired { .. } => "input_required",
             Self::Wire(WireError::NeedsAuth { .. }) => "needs_auth",
             Self::Wire(WireError::Http(refusal)) if refusal.asks_to_wait() => "rate_limited",
             Self::Wire(WireError::Http(_)) => "http_error",
@@ -130,7 +137,7 @@ impl CallError {
             Self::Wire(
                 WireError::QueueFull { .. } | WireError::NeedsAuth { .. } | WireError::Unreachable { .. },
             ) => Delivery::NotWritten,
-            Self::Wire(WireError::Interrupted { .. }) => Delivery::MaybeWritten,
+            Self::Wire(WireError::Interrupted { .. }) | Self::InputRequired { .. } => Delivery::MaybeWritten,
             Self::Wire(WireError::Http(refusal)) => refusal.delivery,
             Self::Wire(
                 WireError::Gone { delivery }
@@ -152,6 +159,7 @@ impl CallError {
             Self::Removed
             | Self::Withheld(_)
             | Self::InvalidArguments(_)
+            | Self::InputRequired { .. }
             | Self::Approval(_)
             | Self::Wire(_) => None,
         }
@@ -197,6 +205,10 @@ impl CallError {
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }
+            Self::InputRequired { wants } => format!(
+                "MCP server '{server}' asks for input ({wants}) before it finishes this call, and hermesd cannot hand that to \
+                 this client. The call is not complete. Do not repeat it unchanged."
+            ),
             Self::NotReady(NotReady::Failed { failure, .. }) if self.kind() == "needs_auth" => {
                 login_text(server, &failure.text, executed)
             }

@@ -8,10 +8,14 @@
 mod answer;
 pub mod approval;
 mod calendar;
+pub mod conversation;
+mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+pub mod peer;
 pub mod permissions;
+mod question;
 mod record;
 pub mod result;
 pub mod retry;
@@ -26,6 +30,7 @@ pub use spans::Asked;
 pub use steps::{ADMIN, CallPath, Surroundings};
 
 use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
+use crate::jsonrpc::era::Era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
 use crate::server::breaker::{Outcome, Turn};
@@ -37,6 +42,7 @@ use crate::telemetry::traces::{Kind, Span};
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use peer::Peer;
 use record::Record;
 use retry::{Decision, Trust};
 use route::Upstream;
@@ -55,6 +61,8 @@ pub struct Caller {
     pub view: Arc<View>,
     /// Who that is, for the audit.
     pub identity: Arc<store::Caller>,
+    /// The client itself, where it can be asked something.
+    pub peer: Option<Arc<dyn Peer>>,
     /// Where news of servers go; `None`: it wants none.
     pub hearer: Option<Arc<dyn Hearer>>,
 }
@@ -213,16 +221,14 @@ where
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
     let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
-    let passed = path.approve(&gated, progress).await?;
-    if let Passed::Decided(decision) = passed {
-        record.note("approval", decision.word());
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
         // Time has passed: what was true before the wait is looked at again.
         path.unchanged(caller, tool)?;
         handle.breaker().check(now())?;
-    } else if passed == Passed::Standing {
-        record.note("approval", "standing");
     }
-    let finish = Finish::of(&config, redactor);
+    let finish = Finish::of(&config, redactor).linking(tool.kind, caller.view.renamed(server.as_str()));
     // Lists are known here; they need neither a slot nor the server. What waits for approval is not to
     // be had by this way round either.
     if let ItemKind::Utility(utility) = tool.kind {
@@ -248,20 +254,35 @@ where
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
-    let reply = match outcome? {
+    let answer = outcome?;
+    if let Answer::Result(result) = &answer
+        && let Some(wants) = result::input_wanted(result)
+        && handle.status().borrow().agreed.as_ref().is_some_and(|agreed| agreed.era == Era::PerRequest)
+    {
+        return Err(CallError::InputRequired { wants });
+    }
+    Ok(finish.apply(as_asked(tool, answer)).await)
+}
+
+/// The server's answer in the form in which its client asked.
+fn as_asked(tool: &Tool, answer: Answer) -> Reply {
+    match answer {
         Answer::Result(result) => match tool.kind {
             ItemKind::Utility(utility) => utility::rendered(utility, &result),
-            ItemKind::Resource => Reply::Result(utility::under_its_name(tool, raw, result)),
-            ItemKind::Tool | ItemKind::Prompt | ItemKind::Completion | ItemKind::Subscription => {
-                Reply::Result(result)
-            }
+            ItemKind::Tool
+            | ItemKind::Resource
+            | ItemKind::Prompt
+            | ItemKind::Completion
+            | ItemKind::Subscription => Reply::Result(result),
         },
-        Answer::Error(error) => Reply::Error(error),
-    };
-    Ok(finish.apply(reply).await)
+        Answer::Error(error) => utility::refused(tool.kind, error),
+    }
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
+    if let Some(reply) = conversation::call(path, tool, call).await {
+        return reply;
+    }
     if let Some(reply) = permissions::call(path, caller, tool.name.as_str(), call).await {
         return reply;
     }
@@ -435,7 +456,8 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
             | CallError::Limit(_)
             | CallError::InvalidArguments(_)
             | CallError::Approval(_)
-            | CallError::Slot(_),
+            | CallError::Slot(_)
+            | CallError::InputRequired { .. },
         ) => Outcome::Neutral,
     }
 }

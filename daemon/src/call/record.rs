@@ -5,6 +5,7 @@
 //! May not touch: what the call decides.
 
 use super::answer::LARGE;
+use super::approval::{ApprovalError, Passed};
 use super::error::CallError;
 use super::route::Upstream;
 use super::steps::CallPath;
@@ -94,6 +95,22 @@ impl<'a> Record<'a> {
     /// Notes what a step decided.
     pub(super) fn note(&mut self, step: &'static str, said: impl Into<Cow<'static, str>>) {
         self.decisions.push(Decision { step: Cow::Borrowed(step), said: said.into() });
+    }
+
+    /// Notes what became of the gate, and who decided.
+    pub(super) fn decided(&mut self, passed: &Result<Passed, ApprovalError>) {
+        match passed {
+            Ok(Passed::Standing) => self.note("approval", "standing"),
+            Ok(Passed::Decided(decision, judge)) => {
+                self.note("approval", decision.word());
+                self.note("approved_by", judge.to_string());
+            }
+            Err(ApprovalError::Denied { by, .. }) => {
+                self.note("approval", "deny");
+                self.note("denied_by", by.to_string());
+            }
+            Ok(Passed::Free) | Err(_) => {}
+        }
     }
 
     /// It was answered.

@@ -18,7 +18,12 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
         Target::Tool => {}
         // MCP 2025-11-25, Resources, error handling.
         Target::Resource | Target::Subscription | Target::TemplateCompletion => {
-            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}"));
+            let names = view.natives().names_of(name);
+            let hint = match names.len() {
+                0 => String::new(),
+                _ => format!("; servers that know it call it {}", names.join(", ")),
+            };
+            return Reply::error(RESOURCE_NOT_FOUND, &format!("Resource not found: {name}{hint}"));
         }
         Target::Prompt | Target::PromptCompletion => {
             return Reply::error(INVALID_PARAMS, &format!("Unknown prompt: {name}"));
@@ -38,7 +43,7 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
 }
 
 /// No such resource.
-const RESOURCE_NOT_FOUND: i32 = -32002;
+pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Why the params of a `tools/call` cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

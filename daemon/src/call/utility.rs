@@ -180,29 +180,13 @@ pub(super) fn rendered(utility: Utility, result: &RawValue) -> Reply {
     }
 }
 
-/// The contents of a resource under the URI that its client asked for, where that is not the server's.
-pub(super) fn under_its_name(tool: &Tool, raw: &RawTool, result: Box<RawValue>) -> Box<RawValue> {
-    if tool.name.as_str() == raw.as_str() {
-        return result;
+/// A server's error, but for a completion that it does not know: then there is nothing to complete.
+pub(super) fn refused(kind: ItemKind, error: Box<RawValue>) -> Reply {
+    let code = Members::parse(&error).ok().and_then(|members| members.get("code").map(RawValue::get));
+    if kind == ItemKind::Completion && code == Some("-32601") {
+        return Reply::Result(splice::raw(&json!({ "completion": { "values": [], "hasMore": false } })));
     }
-    let Ok(members) = Members::parse(&result) else { return result };
-    let Some(Ok(contents)) =
-        members.get("contents").map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()))
-    else {
-        return result;
-    };
-    let mut quoted = String::new();
-    splice::push_string(&mut quoted, tool.name.as_str());
-    let renamed: Vec<String> = contents
-        .iter()
-        .map(|content| match Members::parse(content) {
-            Ok(members) if members.text("uri").as_deref() == Some(raw.as_str()) => {
-                members.with("uri", &quoted).get().to_owned()
-            }
-            _ => content.get().to_owned(),
-        })
-        .collect();
-    members.with("contents", &format!("[{}]", renamed.join(",")))
+    Reply::Error(error)
 }
 
 fn text_result(answer: &Value) -> Reply {

@@ -6,9 +6,11 @@
 use super::exposed;
 use super::filter::{self, Spelling, ToolNames};
 use super::greeting::Introduction;
+use super::links::{self, Place};
 use super::native;
 use super::schema;
 use super::snapshot::{Catalog, ItemKind, Offered, Origin, ServerNotes, Tool, ToolHints};
+use super::uris::{Renamed, Renames};
 use super::vet::{TextKind, Verdict};
 use crate::config::{Config, ServerConfig, ServerEntry};
 use crate::jsonrpc::splice::Members;
@@ -20,6 +22,9 @@ use std::sync::Arc;
 
 /// Items of one list: what names each, and the raw item.
 pub type Items = Vec<(String, Box<RawValue>)>;
+
+/// More tools of one server are worth a note.
+const MANY_TOOLS: u32 = 200;
 
 /// What one server offers, as it listed it.
 #[derive(Debug, Clone)]
@@ -108,15 +113,21 @@ pub fn build(config: &Config, offers: &[Offer], builtins: &[Builtin]) -> Catalog
         })
         .collect();
     let mut notes = BTreeMap::new();
+    let renames = Renames::among(offers);
     for offer in offers {
-        let (offered, mut about) = expose(offer, &configured, config.daemon.name_limit);
+        let names = renames.of(offer.config.name.as_str()).map(AsRef::as_ref);
+        let (offered, mut about) = expose(offer, &configured, config.daemon.name_limit, names);
         tools.extend(offered);
         tools.extend(native::utilities(offer, &configured, config.daemon.name_limit, &mut about));
         notes.insert(offer.config.name.clone(), about);
     }
-    let natives = native::collect(offers, &configured, config.daemon.name_limit);
+    let mut natives = native::collect(offers, &configured, config.daemon.name_limit, &renames);
+    // In front of those of servers, so that the order is the same whichever servers there are.
+    natives.templates.splice(0..0, builtins.first().map(|builtin| native::conversations(builtin.offered)));
     let introductions = introductions(config, offers);
-    Catalog::new(tools, natives, notes, config.daemon.profiles.clone()).introducing(introductions)
+    Catalog::new(tools, natives, notes, config.daemon.profiles.clone())
+        .introducing(introductions)
+        .renaming(renames)
 }
 
 /// Of every server that runs or could.
@@ -125,14 +136,22 @@ fn introductions(config: &Config, offers: &[Offer]) -> BTreeMap<ServerName, Intr
     let mut all: BTreeMap<ServerName, Introduction> =
         enabled.map(|(name, _)| (name.clone(), Introduction::unknown())).collect();
     for offer in offers {
-        if let Some(capabilities) = offer.capabilities.as_deref() {
-            all.insert(offer.config.name.clone(), Introduction::of(capabilities));
-        }
+        let Some(capabilities) = offer.capabilities.as_deref() else { continue };
+        let (kind, name) = (TextKind::Instructions, TextKind::Instructions.word());
+        let shown = config.daemon.instructions && offer.verdict.withheld(kind, name).is_none();
+        let instructions = offer.instructions.clone().filter(|_| shown);
+        let introduction = Introduction { instructions, ..Introduction::of(capabilities) };
+        all.insert(offer.config.name.clone(), introduction);
     }
     all
 }
 
-fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Vec<Arc<Tool>>, ServerNotes) {
+fn expose(
+    offer: &Offer,
+    configured: &BTreeSet<ServerName>,
+    limit: usize,
+    names: Option<&Renamed>,
+) -> (Vec<Arc<Tool>>, ServerNotes) {
     let server = &offer.config.name;
     let raw: Vec<&str> = offer.tools.iter().map(|(name, _)| name.as_str()).collect();
     let named = exposed::expose(server, configured, &raw, limit);
@@ -152,11 +171,11 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
             None => about.dropped += 1,
         }
     }
-    let names: Vec<ToolNames<'_>> = usable
+    let both: Vec<ToolNames<'_>> = usable
         .iter()
         .map(|(raw, _, exposed)| ToolNames { raw: raw.as_str(), exposed: exposed.as_str() })
         .collect();
-    let filtered = filter::apply(&offer.config.tools, &names, Spelling::Raw);
+    let filtered = filter::apply(&offer.config.tools, &both, Spelling::Raw);
     about.notes.extend(filtered.warnings.iter().map(ToString::to_string));
     let mut tools = Vec::with_capacity(usable.len());
     for ((raw, json, exposed), visible) in usable.into_iter().zip(filtered.visible) {
@@ -184,12 +203,18 @@ fn expose(offer: &Offer, configured: &BTreeSet<ServerName>, limit: usize) -> (Ve
         tools.push(Arc::new(Tool {
             name: exposed.clone(),
             origin: Origin::Server { server: server.clone(), raw: RawTool::new(raw.as_str()) },
-            json: item(server, raw, &json, exposed.as_str()),
+            json: linked(item(server, raw, &json, exposed.as_str()), names),
             schema: original,
             hints,
             withheld,
             kind: ItemKind::Tool,
         }));
+    }
+    if about.visible > MANY_TOOLS {
+        about.notes.push(format!(
+            "{} tools: many clients and models take fewer; `tools.include` picks some",
+            about.visible
+        ));
     }
     (tools, about)
 }
@@ -234,6 +259,11 @@ fn item(server: &ServerName, raw: &str, json: &RawValue, exposed: &str) -> Box<R
     let description = format!("MCP tool {raw} from {server}");
     let quoted = serde_json::to_string(&description).expect("text serialises");
     Members::parse(&renamed).map_or_else(|_| renamed.clone(), |members| members.with("description", &quoted))
+}
+
+/// The item with links to resources as clients know them.
+pub(super) fn linked(json: Box<RawValue>, names: Option<&Renamed>) -> Box<RawValue> {
+    names.and_then(|names| links::renamed(&json, Place::Item, names)).unwrap_or(json)
 }
 
 /// The item under another name, every other byte as it was.

@@ -5,7 +5,7 @@ use super::look;
 use super::vet::{self, Stored, TextKind};
 use crate::config::{PinPolicy, ServerConfig, StdioConfig, TransportConfig};
 use crate::names::ServerName;
-use crate::policy::scan::{self, Foreign};
+use crate::policy::scan;
 use crate::store::{FirstUse, Pins, UnixMs};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -110,7 +110,5 @@ fn no_text_of_a_published_server_is_ever_blocked() {
         let pins = Pins { by_key: first.put.into_iter().collect(), ..nothing_pinned() };
         let again = vet::vet(&offer, &vet::said(&offer), Stored::Readable(&pins), UnixMs(2));
         assert_eq!(again, vet::Verdict::default(), "{}", offer.config.name);
-        // A finding is said and hides nothing.
-        assert!(look::phrases(&offer).len() + look::names(&offer, &Foreign::default()).len() < 40);
     }
 }

@@ -62,8 +62,11 @@ fn array(raw: &RawValue, each: &dyn Fn(&RawValue) -> Option<Box<RawValue>>) -> O
     if changed.iter().all(Option::is_none) {
         return None;
     }
-    let texts: Vec<&str> =
-        items.iter().zip(&changed).map(|(old, new)| new.as_ref().map_or(old.get(), |new| new.get())).collect();
+    let texts: Vec<&str> = items
+        .iter()
+        .zip(&changed)
+        .map(|(old, new)| new.as_ref().map_or(old.get(), |new| new.get()))
+        .collect();
     Some(format!("[{}]", texts.join(",")))
 }
 
@@ -152,7 +155,10 @@ mod tests {
         let before = r#"{"z":1.0,"content":[{"type":"text","text":"n://1 \"uri\""},{"type":"resource_link","uri":"n:\/\/1","x":1e3},{"type":"resource","resource":{"uri":"n://1","text":"n://1"}},{"type":"resource_link","uri":"n://2"}],"structuredContent":{"uri":"n://1"},"_meta":{"ui":{"resourceUri":"ui://x","k":1},"uri":"n://1"}}"#;
         let after = r#"{"z":1.0,"content":[{"type":"text","text":"n://1 \"uri\""},{"type":"resource_link","uri":"hermes://a/n://1","x":1e3},{"type":"resource","resource":{"uri":"hermes://a/n://1","text":"n://1"}},{"type":"resource_link","uri":"n://2"}],"structuredContent":{"uri":"n://1"},"_meta":{"ui":{"resourceUri":"ui://a/x","k":1},"uri":"n://1"}}"#;
         assert_eq!(shown(Place::Content, before), after);
-        assert_eq!(shown(Place::Content, r#"{"content":[{"type":"text","text":"\"uri\":\"n://1\""}]}"#), "as it is");
+        assert_eq!(
+            shown(Place::Content, r#"{"content":[{"type":"text","text":"\"uri\":\"n://1\""}]}"#),
+            "as it is"
+        );
         assert_eq!(shown(Place::Content, r#"{"content":{"uri":"n://1"}}"#), "as it is");
     }
 
@@ -162,7 +168,9 @@ mod tests {
             shown(Place::Contents, r#"{"contents":[{"uri":"n://1","text":""},{"uri":"n://9"}]}"#),
             r#"{"contents":[{"uri":"hermes://a/n://1","text":""},{"uri":"n://9"}]}"#
         );
-        for content in [r#"{"type":"resource_link","uri":"n://1"}"#, r#"[{"type":"resource_link","uri":"n://1"}]"#] {
+        for content in
+            [r#"{"type":"resource_link","uri":"n://1"}"#, r#"[{"type":"resource_link","uri":"n://1"}]"#]
+        {
             let after = content.replace("n://1", "hermes://a/n://1");
             assert_eq!(
                 shown(Place::Messages, &format!(r#"{{"messages":[{{"role":"user","content":{content}}}]}}"#)),
@@ -170,7 +178,10 @@ mod tests {
             );
         }
         assert_eq!(
-            shown(Place::Item, r#"{"name":"t","_meta":{"ui/resourceUri":"ui://x","ui":{"resourceUri":"ui://x"}}}"#),
+            shown(
+                Place::Item,
+                r#"{"name":"t","_meta":{"ui/resourceUri":"ui://x","ui":{"resourceUri":"ui://x"}}}"#
+            ),
             r#"{"name":"t","_meta":{"ui/resourceUri":"ui://a/x","ui":{"resourceUri":"ui://a/x"}}}"#
         );
         assert_eq!(shown(Place::Item, r#"{"name":"t","uri":"n://1"}"#), "as it is");

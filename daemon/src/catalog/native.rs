@@ -1,17 +1,20 @@
 //! Resources, templates and prompts as clients see them, and the utility tools made from them.
 //!
-//! Pure. Prompts are named like tools. URIs stay as they are, unless two servers offer the same one:
-//! then each gets a name of its own under `hermes://` (`ui://` stays `ui://`), found again by table.
+//! Pure. Prompts are named like tools. URIs stay as they are, unless two servers offer the same one
+//! (`uris`); either way they are found again by table.
 
-use super::build::{Offer, renamed};
+use super::build::{Offer, linked, renamed};
 use super::exposed::{self, Utility};
-use super::snapshot::{ItemKind, Natives, Origin, ServerNotes, Tool, ToolHints};
+use super::snapshot::{ItemKind, Natives, Offered, Origin, ServerNotes, Tool, ToolHints};
+use super::template;
+use super::uris::{self, Renames};
 use super::vet::TextKind;
-use crate::jsonrpc::splice::Members;
+use crate::jsonrpc::splice::{self, Members};
 use crate::names::{ExposedName, RawTool, ServerName};
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 use serde_json::value::RawValue;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What one profile sees besides tools.
@@ -51,19 +54,38 @@ impl NativeView {
         if let Some(template) = self.templates.iter().find(|template| template.name.as_str() == uri) {
             return Some(template.clone());
         }
-        // The longest fixed beginning wins; a template without one says nothing about its server.
-        let fixed = |template: &Arc<Tool>| template.name.as_str().split('{').next().map_or(0, str::len);
-        let fits = |template: &&Arc<Tool>| {
-            let name = template.name.as_str();
-            fixed(template) > 0 && uri.starts_with(&name[..fixed(template)])
-        };
-        let template = self.templates.iter().filter(fits).max_by_key(|template| fixed(template))?;
-        let Origin::Server { server, .. } = &template.origin else { return None };
+        // Who has most of it literally knows it best; of equals the first, whatever started first.
+        let fitting = self.templates.iter().filter_map(|template| {
+            let literal = template::fits(template.name.as_str(), uri)?;
+            Some((std::cmp::Reverse(literal), template))
+        });
+        let (_, template) = fitting.min_by_key(|(literal, _)| *literal)?;
+        let Origin::Server { server, raw } = &template.origin else { return conversation(template, uri) };
+        let own = uris::original(template.name.as_str(), raw.as_str(), uri);
         Some(Arc::new(Tool {
             name: ExposedName::new(uri),
-            origin: Origin::Server { server: server.clone(), raw: RawTool::new(uri) },
+            origin: Origin::Server { server: server.clone(), raw: RawTool::new(own) },
             ..Tool::clone(template)
         }))
+    }
+
+    /// Whether hermesd itself has resources in it.
+    pub(super) fn has_own(&self) -> bool {
+        self.templates.iter().any(|template| matches!(template.origin, Origin::Conversations { .. }))
+    }
+
+    /// The names that `uri` has, where several servers would call it so.
+    pub fn names_of(&self, uri: &str) -> Vec<String> {
+        let listed = self.by_uri.values().filter(|item| is_raw(item, uri)).map(|item| item.name.to_string());
+        let made = self.templates.iter().filter_map(|template| {
+            let Origin::Server { raw, .. } = &template.origin else { return None };
+            template::fits(raw.as_str(), uri)?;
+            uris::renamed(template.name.as_str(), raw.as_str(), uri)
+        });
+        let mut all: Vec<String> = listed.chain(made).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     /// Why what `server` calls `raw` is withheld: a resource's URI or a prompt's name; `None`: it is not.
@@ -79,7 +101,12 @@ impl NativeView {
             return tool.withheld.clone();
         }
         // What no list has may stand under a template that is withheld.
-        self.resource(raw).filter(|tool| !is_prompt && tool.server() == server)?.withheld.clone()
+        let mut templates = self.templates.iter().filter(|tool| !is_prompt && tool.server() == server);
+        let stands = |template: &&Arc<Tool>| match &template.origin {
+            Origin::Server { raw: own, .. } => template::fits(own.as_str(), raw).is_some(),
+            Origin::Conversations { .. } => false,
+        };
+        templates.find(|template| template.withheld.is_some() && stands(template))?.withheld.clone()
     }
 
     /// The prompt that a client calls `name`.
@@ -88,9 +115,46 @@ impl NativeView {
     }
 }
 
+/// Whether the server calls `item` so.
+fn is_raw(item: &Tool, uri: &str) -> bool {
+    matches!(&item.origin, Origin::Server { raw, .. } if raw.as_str() == uri)
+}
+
 /// The items that wait for nobody's approval.
 fn shown(items: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
     items.iter().filter(|item| item.withheld.is_none()).cloned().collect()
+}
+
+/// URIs of conversations: this and the session key, percent-encoded or not.
+pub const CONVERSATIONS: &str = "hermes://conversations/";
+
+/// The template of conversations as resources.
+pub(super) fn conversations(offered: Offered) -> Arc<Tool> {
+    let name = format!("{CONVERSATIONS}{{session_key}}");
+    let item = json!({
+        "uriTemplate": name,
+        "name": "conversation",
+        "title": "Conversation",
+        "description": "The newest messages of one conversation, as messages_read gives them; session_key is from \
+                        conversations_list. Subscribe to hear of new ones.",
+        "mimeType": "application/json",
+    });
+    Arc::new(Tool {
+        name: ExposedName::new(name),
+        origin: Origin::Conversations { read_only: true, offered },
+        json: splice::raw(&item),
+        schema: None,
+        hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
+        withheld: None,
+        kind: ItemKind::Resource,
+    })
+}
+
+/// The conversation behind `uri`, whichever way its key is spelled.
+fn conversation(template: &Arc<Tool>, uri: &str) -> Option<Arc<Tool>> {
+    let key = percent_decode_str(uri.strip_prefix(CONVERSATIONS)?).decode_utf8().ok()?;
+    let name = ExposedName::new(format!("{CONVERSATIONS}{key}"));
+    (!key.is_empty()).then(|| Arc::new(Tool { name, ..Tool::clone(template) }))
 }
 
 /// The result of a list method.
@@ -101,23 +165,29 @@ pub(super) fn list(member: &str, items: &[Arc<Tool>]) -> Box<RawValue> {
 }
 
 /// Everything besides tools, of all servers.
-pub(super) fn collect(offers: &[Offer], configured: &BTreeSet<ServerName>, limit: usize) -> Natives {
+pub(super) fn collect(
+    offers: &[Offer],
+    configured: &BTreeSet<ServerName>,
+    limit: usize,
+    renames: &Renames,
+) -> Natives {
     let mut natives = Natives::default();
-    let mut owners: BTreeMap<&str, u32> = BTreeMap::new();
-    for (uri, _) in offers.iter().flat_map(|offer| &offer.resources) {
-        *owners.entry(uri).or_default() += 1;
-    }
     for offer in offers {
         let server = &offer.config.name;
+        let names = renames.of(server.as_str()).map(AsRef::as_ref);
         for (uri, json) in &offer.resources {
-            let name = if owners[uri.as_str()] > 1 { own_uri(server, uri) } else { uri.clone() };
-            let json = if name == *uri { json.clone() } else { with_text(json, "uri", &name) };
+            let name = names.and_then(|names| names.name(uri)).map(std::borrow::Cow::into_owned);
+            let json = name.as_ref().map_or_else(|| json.clone(), |name| with_text(json, "uri", name));
+            let (name, json) = (name.unwrap_or_else(|| uri.clone()), linked(json, names));
             let why = offer.verdict.withheld(TextKind::Resource, uri);
             natives.resources.push(item(server, uri, name, json, ItemKind::Resource, why));
         }
         for (template, json) in &offer.templates {
             let why = offer.verdict.withheld(TextKind::Template, template);
-            let (name, json) = (template.clone(), json.clone());
+            let name = names.and_then(|names| names.template(template));
+            let json =
+                name.as_ref().map_or_else(|| json.clone(), |name| with_text(json, "uriTemplate", name));
+            let name = name.unwrap_or_else(|| template.clone());
             natives.templates.push(item(server, template, name, json, ItemKind::Resource, why));
         }
         let raw: Vec<&str> = offer.prompts.iter().map(|(name, _)| name.as_str()).collect();
@@ -158,15 +228,6 @@ fn item(
 fn with_text(json: &RawValue, member: &str, text: &str) -> Box<RawValue> {
     let quoted = serde_json::to_string(text).expect("text serialises");
     Members::parse(json).map_or_else(|_| json.to_owned(), |members| members.with(member, &quoted))
-}
-
-/// A URI that names its server; the original stays readable in it.
-fn own_uri(server: &ServerName, uri: &str) -> String {
-    let host = exposed::sanitise(server.as_str());
-    match uri.strip_prefix("ui://") {
-        Some(rest) => format!("ui://{host}/{rest}"),
-        None => format!("hermes://{host}/{uri}"),
-    }
 }
 
 /// The utility tools of one server, by its capabilities and its `tools.resources` and `tools.prompts`.

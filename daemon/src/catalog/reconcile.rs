@@ -218,6 +218,12 @@ impl Work {
 
     /// Works out what is new since the last run; a text that did not change is not read again.
     fn learn(&mut self) {
+        let same = |(offer, listing): (&Offer, &Arc<Listing>)| {
+            self.known.get(&offer.config.name).is_some_and(|known| Arc::ptr_eq(&known.listing, listing))
+        };
+        if self.known.len() == self.offers.len() && self.offers.iter().zip(&self.current).all(same) {
+            return;
+        }
         let mut known = HashMap::with_capacity(self.offers.len());
         for (offer, listing) in self.offers.iter().zip(&self.current) {
             let name = offer.config.name.clone();

@@ -8,6 +8,7 @@ use super::exposed::Utility;
 use super::filter::{self, Spelling, ToolNames};
 use super::greeting::{Greeting, Introduction};
 use super::native::{self, NativeView};
+use super::uris::{Renamed, Renames};
 use crate::config::{ProfileConfig, ProfileConversations};
 use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
 use hermes_proto::shim::hello::Only;
@@ -147,6 +148,7 @@ pub struct Catalog {
     natives: Natives,
     notes: BTreeMap<ServerName, ServerNotes>,
     introductions: BTreeMap<ServerName, Introduction>,
+    renames: Arc<Renames>,
     profiles: BTreeMap<ProfileName, ProfileConfig>,
     views: Mutex<HashMap<(ProfileName, Only), Arc<View>>>,
 }
@@ -160,14 +162,20 @@ impl Catalog {
         profiles: BTreeMap<ProfileName, ProfileConfig>,
     ) -> Self {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
-        let introductions = BTreeMap::new();
-        Self { revision: 0, tools, natives, notes, introductions, profiles, views: Mutex::default() }
+        let (introductions, renames, views) = (BTreeMap::new(), Arc::default(), Mutex::default());
+        Self { revision: 0, tools, natives, notes, introductions, renames, profiles, views }
     }
 
     /// With what servers say about themselves as a whole.
     #[must_use]
     pub fn introducing(self, introductions: BTreeMap<ServerName, Introduction>) -> Self {
         Self { introductions, ..self }
+    }
+
+    /// With the names of URIs that several servers offer.
+    #[must_use]
+    pub fn renaming(self, renames: Renames) -> Self {
+        Self { renames: Arc::new(renames), ..self }
     }
 
     /// The same catalogue with its number, counted from 1; 0 is the empty one before the first.
@@ -210,8 +218,10 @@ impl Catalog {
 
     fn greeted(&self, view: View) -> View {
         let seen = self.introductions.iter().filter(|(server, _)| view.sees(server.as_str()));
-        let greeting = Greeting::of(seen.map(|(_, introduction)| introduction));
-        View { greeting, ..view }
+        let mut greeting = Greeting::of(seen);
+        // Conversations send updates.
+        greeting.subscribe |= view.natives.has_own();
+        View { greeting, renames: self.renames.clone(), ..view }
     }
 
     fn make_view(&self, profile: &ProfileName, only: Only) -> View {
@@ -300,6 +310,7 @@ pub struct View {
     digest: [u8; 32],
     natives: NativeView,
     greeting: Greeting,
+    renames: Arc<Renames>,
 }
 
 impl View {
@@ -316,13 +327,18 @@ impl View {
         let list = native::list("tools", &tools);
         let digest = Sha256::digest(list.get().as_bytes()).into();
         let natives = NativeView::of(natives);
-        let greeting = Greeting::default();
-        Self { profile, only, seen, quota, tools, by_name, list, digest, natives, greeting }
+        let (greeting, renames) = (Greeting::default(), Arc::default());
+        Self { profile, only, seen, quota, tools, by_name, list, digest, natives, greeting, renames }
     }
 
     /// What a session begins with.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
+    }
+
+    /// The other names of URIs of `server`, if there are any.
+    pub fn renamed(&self, server: &str) -> Option<&Arc<Renamed>> {
+        self.renames.of(server)
     }
 
     /// Whether it shows anything of `server`.

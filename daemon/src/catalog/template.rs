@@ -6,7 +6,7 @@
 /// How many characters of `template` stand literally in `uri`; `None`: it cannot come from it.
 ///
 /// A template without a literal beginning says nothing about its server and fits nothing.
-pub fn fits(template: &str, uri: &str) -> Option<usize> {
+pub(super) fn fits(template: &str, uri: &str) -> Option<usize> {
     let literals = literals(template);
     let (first, rest) = literals.split_first()?;
     let mut left = uri.strip_prefix(first).filter(|_| !first.is_empty())?;

@@ -56,7 +56,8 @@ impl Renames {
 
     /// By what all servers offer.
     pub fn among(offers: &[Offer]) -> Self {
-        let uris = |offer: &Offer| offer.resources.iter().map(|(uri, _)| uri.clone()).collect::<BTreeSet<_>>();
+        let uris =
+            |offer: &Offer| offer.resources.iter().map(|(uri, _)| uri.clone()).collect::<BTreeSet<_>>();
         let templates =
             |offer: &Offer| offer.templates.iter().map(|(uri, _)| uri.clone()).collect::<BTreeSet<_>>();
         let (uris, templates) = (taken(offers, uris), taken(offers, templates));
@@ -124,7 +125,9 @@ fn host(server: &ServerName) -> String {
     let mut host = String::with_capacity(server.as_str().len());
     for byte in server.as_str().bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => host.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                host.push(char::from(byte))
+            }
             other => write!(host, "%{other:02X}").expect("writing to a string succeeds"),
         }
     }
@@ -143,6 +146,20 @@ pub fn original(name: &str, raw: &str, uri: &str) -> String {
     format!("{head}{}", uri.get(cut..).unwrap_or_default())
 }
 
+/// What clients call `uri`, which comes from the template that the server calls `raw` and clients `name`;
+/// `None`: the same.
+pub fn renamed(name: &str, raw: &str, uri: &str) -> Option<String> {
+    if name == raw {
+        return None;
+    }
+    match name.strip_suffix(raw) {
+        Some(before) => Some(format!("{before}{uri}")),
+        None => {
+            Some(format!("{}{}", &name[..name.len() + "ui://".len() - raw.len()], uri.strip_prefix("ui://")?))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +174,11 @@ mod tests {
             let json = || RawValue::from_string("{}".to_owned()).unwrap();
             uris.iter().map(|uri| ((*uri).to_owned(), json())).collect()
         };
-        Offer { resources: items(uris), templates: items(templates), ..Offer::of_tools(Arc::new(config), vec![]) }
+        Offer {
+            resources: items(uris),
+            templates: items(templates),
+            ..Offer::of_tools(Arc::new(config), vec![])
+        }
     }
 
     fn name(renames: &Renames, server: &str, uri: &str) -> String {
@@ -186,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_listed_uri_keeps_its_name_although_a_shared_template_fits() {
-        let all = Renames::among(&[offer("a", &["row://1"], &["row://{id}"]), offer("b", &[], &["row://{id}"])]);
+        let all =
+            Renames::among(&[offer("a", &["row://1"], &["row://{id}"]), offer("b", &[], &["row://{id}"])]);
         assert_eq!(name(&all, "a", "row://1"), "row://1");
         assert_eq!(name(&all, "b", "row://1"), "hermes://b/row://1");
     }
@@ -210,6 +232,9 @@ mod tests {
         assert_eq!(original(name, raw, "hermes://a/row://7"), "row://7");
         assert_eq!(original("ui://a/p/{x}", "ui://p/{x}", "ui://a/p/7"), "ui://p/7");
         assert_eq!(original(raw, raw, "row://7"), "row://7");
+        assert_eq!(renamed(name, raw, "row://7").as_deref(), Some("hermes://a/row://7"));
+        assert_eq!(renamed("ui://a/p/{x}", "ui://p/{x}", "ui://p/7").as_deref(), Some("ui://a/p/7"));
+        assert_eq!(renamed(raw, raw, "row://7"), None);
     }
 
     proptest! {

@@ -8,14 +8,15 @@ use super::daemon_section::{self, auxiliary, is_wrong_shape};
 use super::file::{self, Document, FileError, Kind, Map, Remark};
 use super::reader::{Cx, Field, Section, Sink, Surroundings};
 use super::{
-    Config, DaemonConfig, Finding, ServerEntry, Severity, TransportConfig, dotenv, interpolate, server_entry,
-    url, values,
+    Config, DaemonConfig, Finding, ServerEntry, Severity, TransportConfig, dotenv, interpolate, messaging,
+    server_entry, url, values,
 };
 use crate::names::ServerName;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a configuration comes from.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +76,10 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
         resolve: &|program| resolve_program(program, sources.env.get("PATH").map_or("", String::as_str)),
     };
     let mut config = check_document(&document, &around);
+    let (messaging, found, secrets) = messaging::read(&document, gateway(sources).as_deref(), &around);
+    config.messaging = Arc::new(messaging);
+    config.findings.extend(found);
+    config.secrets.extend(&secrets);
     for (name, value) in &dotenv.values {
         config.secrets.note(name, value);
     }
@@ -92,6 +97,12 @@ pub fn check_text(yaml: &str, around: &Surroundings<'_>) -> Config {
         Ok(document) => check_document(&document, around),
         Err(err) => unreadable(around.file.to_owned(), err.line(), err.to_string()).config,
     }
+}
+
+/// gateway.json, where Hermes Agent kept `platforms` before config.yaml; one that cannot be read says nothing.
+fn gateway(sources: &Sources<'_>) -> Option<String> {
+    let bytes = read_small(&sources.home.join("gateway.json")).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| !text.trim().is_empty())
 }
 
 /// What another YAML reader says about a text that ours accepts. The file is shared with programs
@@ -259,7 +270,15 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
     let platforms = field("platforms").is_some();
     let Sink { mut findings, secrets } = sink.into_inner();
     sort(&mut findings);
-    Config { file: around.file.to_owned(), servers, daemon, findings, secrets, platforms }
+    Config {
+        file: around.file.to_owned(),
+        servers,
+        daemon,
+        findings,
+        secrets,
+        platforms,
+        ..Config::default()
+    }
 }
 
 fn remarks(cx: Cx<'_>, document: &Document) {

@@ -5,7 +5,7 @@
 
 use super::file::Kind;
 use super::http_entry::{note_url, secret};
-use super::reader::{Field, Section};
+use super::reader::{Field, Flag, Section};
 use super::server_entry::{Utilities, nonzero, set, tools};
 use super::{
     AuditArguments, ConversationsMode, DaemonConfig, HttpListenConfig, OtlpConfig, ProfileConfig,
@@ -34,6 +34,7 @@ pub(super) fn read(section: Section<'_>) -> DaemonConfig {
     let limit =
         section.get("name_limit").and_then(|f| f.whole(24..=128)).and_then(|n| usize::try_from(n).ok());
     set(limit, &mut config.name_limit);
+    config.instructions = section.flag("instructions", Flag::On);
     config.sampling_provider = section.section("sampling_provider").and_then(sampling_provider);
     config.http = section.get("http").filter(|f| !f.says_off()).and_then(|f| http(&f));
     config.metrics_listen = section.get("metrics").filter(|f| !f.says_off()).and_then(|f| metrics(&f));

@@ -65,6 +65,7 @@ fn simple_keys_are_read() {
         (ConversationsMode::On, 8, 60)
     );
     assert_eq!(daemon.redaction_labels, RedactionLabels::Typed);
+    assert!(daemon.instructions && !clean("instructions: off").instructions);
     assert_eq!(clean("conversations: off").conversations, ConversationsMode::Off);
     let audit = clean("audit: {retention_days: 7, arguments: full}").audit;
     assert_eq!((audit.retention_days, audit.arguments), (7, AuditArguments::Full));

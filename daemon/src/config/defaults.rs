@@ -52,6 +52,7 @@ impl Default for DaemonConfig {
             profiles: BTreeMap::from([(ProfileName::new("default"), ProfileConfig::default())]),
             conversations: ConversationsMode::Auto,
             start_concurrency: nonzero(4),
+            instructions: true,
             name_limit: 50,
             sampling_provider: None,
             http: None,

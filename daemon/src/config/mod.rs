@@ -14,6 +14,7 @@ pub mod dotenv;
 pub mod file;
 mod http_entry;
 pub mod interpolate;
+pub mod messaging;
 mod oauth_entry;
 mod reader;
 mod remote;
@@ -58,6 +59,8 @@ pub struct Config {
     pub secrets: KnownSecrets,
     /// Whether the file has a `platforms:` section.
     pub platforms: bool,
+    /// What messages are sent with: `platforms:`, gateway.json and the environment.
+    pub messaging: Arc<messaging::Messaging>,
 }
 
 /// What one entry came to.
@@ -309,6 +312,8 @@ pub struct DaemonConfig {
     pub conversations: ConversationsMode,
     /// Starts at once. Default 4.
     pub start_concurrency: NonZeroU32,
+    /// Whether clients get the instructions of servers. Default true.
+    pub instructions: bool,
     /// Longest exposed name. Default 50, 24 to 128.
     pub name_limit: usize,
     /// OpenAI-compatible endpoint for sampling.

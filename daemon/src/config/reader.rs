@@ -253,6 +253,15 @@ impl<'a> Field<'a> {
                 self.cx.note(name, &value);
             }
         }
+        if matches!(&filled.outcome, Outcome::Text(text) if values::is_masked(text)) {
+            // Copied from a log or a status; using it, or writing it back, would lose the real value.
+            let message = format!("`{}` holds a masked value, not the real one", self.name());
+            self.error(message, "write the value itself, or a `${VARIABLE}` that `.env` sets");
+            return None;
+        }
+        if let Outcome::Text(text) = &filled.outcome {
+            self.cx.sink.borrow_mut().secrets.note_urls(text);
+        }
         Some(match filled.outcome {
             Outcome::Text(text) => Text::Filled(text),
             Outcome::Unset { name } => Text::Unset(name),

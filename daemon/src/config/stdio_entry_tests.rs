@@ -197,3 +197,13 @@ fn variables_that_load_code_are_shown() {
     assert_eq!(infos, ["mcp_servers.s.env.NODE_OPTIONS", "mcp_servers.s.env_pass"]);
     running(&config, "s");
 }
+
+#[test]
+fn a_masked_value_is_never_taken_for_the_real_one() {
+    for bad in ["env: {API_TOKEN: '[REDACTED]'}", "args: ['--key=[API_KEY_REDACTED]']"] {
+        let config = one(&["command: x", bad], &[]);
+        assert!(refusal(&config, "s").contains("masked value"), "{bad}");
+    }
+    let config = one(&["command: x", "env: {API_TOKEN: '${T}'}"], &[("T", "[REDACTED]")]);
+    assert!(refusal(&config, "s").contains("masked value"));
+}

@@ -61,4 +61,13 @@ mod tests {
         config.servers.insert(name, ServerEntry::Enabled(Arc::new(server)));
         assert_eq!(findings(&config)[0].key, "mcp_servers.s.sharing");
     }
+
+    #[test]
+    fn the_export_of_traces_has_no_effect_only_in_builds_without_it() {
+        let mut config = Config::default();
+        config.daemon.otlp =
+            Some(crate::config::OtlpConfig { endpoint: "http://h:4318".to_owned(), sample_ratio: 1.0 });
+        let named = findings(&config).iter().any(|finding| finding.key == "hermesd.otlp");
+        assert_eq!(named, !cfg!(feature = "otlp"));
+    }
 }

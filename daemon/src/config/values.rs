@@ -161,6 +161,15 @@ pub fn whole(text: &str) -> Result<u64, ValueError> {
     digits.strip_prefix('+').unwrap_or(digits).parse().map_err(|_| ValueError::NotANumber)
 }
 
+/// Whether `text` holds a label that redaction puts in the place of a secret: `[REDACTED]`,
+/// `[GH_TOKEN_REDACTED]`, …
+pub fn is_masked(text: &str) -> bool {
+    text.match_indices("REDACTED]").any(|(at, _)| {
+        let kind = text[..at].trim_end_matches(|c: char| c.is_ascii_uppercase() || c == '_');
+        kind.ends_with('[')
+    })
+}
+
 /// The member of `known` that `word` was probably meant to be.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', ' '], "_");
@@ -253,6 +262,18 @@ mod tests {
         }
         for text in ["", "-1", "2.5", "abc", "nan", "inf", "1e3", "99999999999999999999"] {
             assert_eq!(whole(text), Err(ValueError::NotANumber), "{text}");
+        }
+    }
+
+    #[test]
+    fn labels_of_masked_values_are_known() {
+        for masked in
+            ["[REDACTED]", "Bearer [REDACTED]", "a [x] [GH_TOKEN_REDACTED]", "https://u:[REDACTED]@h/"]
+        {
+            assert!(is_masked(masked), "{masked}");
+        }
+        for plain in ["", "REDACTED", "[redacted]", "x_REDACTED]", "[not REDACTED]", "[[REDACTED"] {
+            assert!(!is_masked(plain), "{plain}");
         }
     }
 

@@ -66,12 +66,8 @@ fn annotations(name: Name) -> ToolAnnotations {
     let hints = ToolAnnotations::new();
     match effect(name) {
         Effect::Reads => hints.read_only(true).open_world(false),
-        // A decision lets a held call run, whatever that call does; a message only adds.
-        Effect::Acts => hints
-            .read_only(false)
-            .destructive(name == Name::PermissionsRespond)
-            .idempotent(false)
-            .open_world(true),
+        // A decision lets a held call run, whatever that call does; a message cannot be taken back.
+        Effect::Acts => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
     }
 }
 
@@ -109,8 +105,9 @@ fn words(name: Name) -> (&'static str, &'static str) {
         ),
         Name::MessagesSend => (
             "Send a message",
-            "Sends a text to a chat on a messaging platform, as Hermes Agent. It reaches real people. Take the target \
-             from channels_list.",
+            "Sends a text to a chat on a messaging platform, as Hermes Agent. It reaches real people and cannot be taken \
+             back. Take the target from channels_list. Long texts go in several messages. The answer says whether it \
+             was delivered; do not repeat a call whose outcome is unknown.",
         ),
         Name::ChannelsList => (
             "List channels",
@@ -193,7 +190,10 @@ fn input_schema(name: Name) -> Value {
         Name::MessagesSend => object(
             json!({
                 "target": text("platform:chat, as channels_list gives it, or a bare platform for its home channel."),
-                "message": text("The text to send."),
+                "message": text("The text to send, in Markdown. MEDIA:/path adds a file of Hermes Agent's media folders."),
+                "idempotency_key": optional_text(
+                    "Any text that is new for each message: the same call with the same key is sent once, however often it is made.",
+                ),
             }),
             &["target", "message"],
         ),
@@ -274,7 +274,7 @@ fn output_schema(name: Name) -> Value {
             fields["event"] = json!({ "anyOf": [event(), none] });
             with_marks(answer(fields))
         }
-        Name::MessagesSend => answer(json!({ "success": { "type": "boolean" } })),
+        Name::MessagesSend => sent(),
         Name::ChannelsList => {
             let fields =
                 json!({ "target": string, "platform": string, "name": nullable, "chat_type": nullable });
@@ -328,6 +328,42 @@ fn kinds() -> Value {
         "default": null,
         "description": "Only events of these kinds; gap markers come in any case.",
     })
+}
+
+/// What `messages_send` answers, with what goes with an error.
+fn sent() -> Value {
+    let string = json!({ "type": "string" });
+    let whole = json!({ "type": "integer" });
+    let list = json!({ "type": "array", "items": { "type": "object" } });
+    let mut schema = answer(json!({ "success": { "type": "boolean" } }));
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    let delivery = json!({
+        "enum": ["not_sent", "partly_sent", "unknown"],
+        "description": "Beside an error: whether the chat has the message.",
+    });
+    for (member, of) in [
+        ("platform", &string),
+        ("chat_id", &string),
+        ("thread_id", &string),
+        ("message_id", &string),
+        ("message_ids", &texts),
+        ("parts", &whole),
+        ("parts_sent", &whole),
+        ("warnings", &texts),
+        ("note", &string),
+        ("mirrored", &json!({ "type": "boolean" })),
+        (
+            "repeated",
+            &json!({ "const": true, "description": "It was sent by an earlier call with this key." }),
+        ),
+        ("delivery", &delivery),
+        ("retry_after_ms", &whole),
+        ("candidates", &list),
+        ("hint", &string),
+    ] {
+        schema["properties"][member] = of.clone();
+    }
+    schema
 }
 
 /// Clients check structured content even of errors, so the schema has room for both.

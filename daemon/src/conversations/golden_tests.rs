@@ -98,13 +98,14 @@ fn without_descriptions(schema: &Value) -> Value {
 }
 
 /// Arguments beyond the reference's, all optional.
-const ADDED: [(&str, &[&str]); 6] = [
+const ADDED: [(&str, &[&str]); 7] = [
     ("conversations_list", &["active_since", "include_local"]),
     ("conversation_get", &["include_local"]),
     ("messages_read", &["before", "after", "roles", "full", "include_local"]),
     ("attachments_fetch", &["include_local"]),
     ("events_poll", &["kinds"]),
     ("events_wait", &["kinds"]),
+    ("messages_send", &["idempotency_key"]),
 ];
 
 #[test]

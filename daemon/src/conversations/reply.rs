@@ -5,6 +5,7 @@
 
 use super::arguments::ArgumentError;
 use super::db::DbError;
+use super::send::Problem;
 use crate::store::StoreError;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
@@ -57,6 +58,10 @@ pub(super) enum Refusal {
     /// state.db could not be read.
     #[error("{}", database_text(.0))]
     Database(#[source] DbError),
+
+    /// A message that was not sent, or not surely.
+    #[error("{0}")]
+    Unsent(Box<Problem>),
 
     /// The log of events could not be read.
     #[error("Event log unavailable: {0}; try again in a few seconds")]
@@ -127,6 +132,10 @@ pub(super) fn render(answer: Result<Value, Refusal>) -> ToolReply {
         // The reference has no structured content either when it could not read the arguments.
         Err(refusal @ Refusal::Arguments { .. }) => {
             reply(CallToolResult::error(vec![ContentBlock::text(refusal.to_string())]), None)
+        }
+        Err(Refusal::Unsent(problem)) => {
+            let object = Value::Object(problem.object());
+            reply(CallToolResult::error(vec![ContentBlock::text(object.to_string())]), Some(object))
         }
         Err(refusal) => {
             let object = json!({ "error": refusal.to_string() });

@@ -14,6 +14,9 @@ pub const METHOD_NOT_FOUND: i32 = -32601;
 /// The params are not usable; MCP also uses it for unknown tools.
 pub const INVALID_PARAMS: i32 = -32602;
 
+/// Something failed on the way.
+pub const INTERNAL_ERROR: i32 = -32603;
+
 /// The outcome of a request, as it goes to a client.
 #[derive(Debug)]
 pub enum Reply {

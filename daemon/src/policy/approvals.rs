@@ -7,6 +7,7 @@
 use crate::config::ApprovalPolicy;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Calls of one client that may wait.
@@ -81,6 +82,19 @@ pub enum Judge {
     Client(ClientId),
     /// A person at the admin socket.
     Operator,
+    /// The user of the client whose call waits, asked by elicitation: a person, not the session.
+    User,
+}
+
+impl fmt::Display for Judge {
+    /// As the audit has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(client) => write!(f, "client {client}"),
+            Self::Operator => f.write_str("hermesctl"),
+            Self::User => f.write_str("the client's user (elicitation)"),
+        }
+    }
 }
 
 /// Where a call stands.
@@ -89,9 +103,9 @@ pub enum Standing {
     /// Nobody has decided.
     Waits,
     /// It may pass, once.
-    Allowed(Decision),
+    Allowed(Decision, Judge),
     /// It may not.
-    Denied,
+    Denied(Judge),
     /// Its time is over, or it never was.
     Gone,
 }
@@ -233,8 +247,8 @@ impl Approvals {
             return Err(RespondError::OwnCall { id: id.to_owned() });
         }
         open.standing = match decision {
-            Decision::AllowOnce | Decision::AllowAlways => Standing::Allowed(decision),
-            Decision::Deny => Standing::Denied,
+            Decision::AllowOnce | Decision::AllowAlways => Standing::Allowed(decision, judge),
+            Decision::Deny => Standing::Denied(judge),
         };
         open.expires = now + open.limit;
         Ok(open.bound.clone())
@@ -300,7 +314,7 @@ mod tests {
             assert_eq!(all.redeem(fresh, now), Standing::Waits);
         }
         assert_eq!(all.ask(&bound(1, 1), shown, LIMIT, now), Ok(id));
-        assert_eq!(all.redeem(id, now), Standing::Allowed(Decision::AllowOnce));
+        assert_eq!(all.redeem(id, now), Standing::Allowed(Decision::AllowOnce, Judge::Operator));
         let again = all.ask(&bound(1, 1), shown, LIMIT, now).unwrap();
         assert_eq!(all.redeem(again, now), Standing::Waits);
     }
@@ -312,6 +326,9 @@ mod tests {
         let own = all.respond(&id, Decision::AllowOnce, Judge::Client(ClientId(1)), now);
         assert_eq!(own, Err(RespondError::OwnCall { id: id.clone() }));
         all.respond(&id, Decision::Deny, Judge::Client(ClientId(2)), now).unwrap();
+        let asked = all.ask(&bound(1, 2), shown, LIMIT, now).unwrap();
+        all.respond(&asked.to_string(), Decision::AllowOnce, Judge::User, now).unwrap();
+        assert_eq!(all.redeem(asked, now), Standing::Allowed(Decision::AllowOnce, Judge::User));
         let late = all.respond(&id, Decision::AllowOnce, Judge::Operator, now);
         assert_eq!(late, Err(RespondError::NotFound { id }));
     }
@@ -348,7 +365,7 @@ mod tests {
                 let Ok(id) = all.ask(&bound(client, arguments), shown, LIMIT, now) else { continue };
                 match what {
                     0 if all.respond(&id.to_string(), Decision::AllowOnce, Judge::Operator, now).is_ok() => allowed += 1,
-                    1 => if let Standing::Allowed(_) = all.redeem(id, now) {
+                    1 => if let Standing::Allowed(..) = all.redeem(id, now) {
                         allowed -= 1;
                     },
                     2 => {

@@ -1,4 +1,5 @@
-//! Reading one line of `/proc/<pid>/stat`.
+//! Reading what the kernel says of a process: one line of `/proc/<pid>/stat` on Linux, the block of
+//! arguments (`KERN_PROCARGS2`) on macOS.
 //!
 //! Pure. The name may hold spaces, brackets and line ends, so the numbers are found from the last
 //! closing bracket.
@@ -41,6 +42,20 @@ impl Process {
     }
 }
 
+/// The environment in a block of arguments, entries ended by NUL; `None` when the block is cut short.
+#[cfg(any(target_os = "macos", test))]
+pub fn environment_in(block: &[u8]) -> Option<&[u8]> {
+    // argc, the program's path, padding, then argc arguments, then the environment.
+    let argc = usize::try_from(i32::from_ne_bytes(*block.first_chunk::<4>()?)).ok()?;
+    let rest = &block[4..];
+    let path_end = rest.iter().position(|byte| *byte == 0)?;
+    let mut at = path_end + rest[path_end..].iter().position(|byte| *byte != 0)?;
+    for _ in 0..argc {
+        at += rest[at..].iter().position(|byte| *byte == 0)? + 1;
+    }
+    Some(&rest[at..])
+}
+
 /// Everything in `all` that descends from `root`, `root` itself left out. Parents come before
 /// their children.
 pub fn descendants(all: &[Process], root: u32) -> Vec<Process> {
@@ -65,6 +80,17 @@ mod tests {
 
     fn process(pid: u32, ppid: u32) -> Process {
         Process { pid, ppid, pgid: 1, sid: 1, start: 5, zombie: false, name: String::new() }
+    }
+
+    #[test]
+    fn the_environment_follows_the_arguments_of_a_block() {
+        let block = |argc: i32, rest: &[u8]| [&argc.to_ne_bytes()[..], rest].concat();
+        let whole = block(2, b"/bin/x\0\0\0x\0--a\0A=1\0B=2\0");
+        assert_eq!(environment_in(&whole), Some(&b"A=1\0B=2\0"[..]));
+        assert_eq!(environment_in(&block(1, b"/bin/x\0\0x\0")), Some(&b""[..]));
+        for cut in [&b""[..], b"\0\0", &block(3, b"/bin/x\0x\0y\0"), &block(-1, b"/bin/x\0x\0")] {
+            assert_eq!(environment_in(cut), None);
+        }
     }
 
     #[test]

@@ -18,17 +18,16 @@ pub fn as_pid(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// The executable of `pid`, where the system tells; `None` on macOS, which tells only itself.
+/// The executable of `pid`, where the system tells.
 pub fn executable(pid: u32) -> Option<String> {
     #[cfg(target_os = "linux")]
     {
         let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         Some(path.to_string_lossy().into_owned())
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(target_os = "macos")]
     {
-        let _ = pid;
-        None
+        crate::guard::mac_executable(pid)
     }
 }
 
@@ -216,7 +215,7 @@ mod system {
 #[cfg(target_os = "macos")]
 mod system {
     use super::*;
-    use crate::guard::{mac_all_pids, mac_boot_time, mac_environment, mac_process};
+    use crate::guard::{mac_all_pids, mac_arguments, mac_boot_time, mac_process};
     use rustix::process::kill_process;
 
     pub(super) fn one(pid: u32) -> Option<Process> {
@@ -244,7 +243,7 @@ mod system {
     }
 
     pub(super) fn environment(pid: u32) -> Option<Vec<u8>> {
-        mac_environment(pid)
+        crate::process::stat::environment_in(&mac_arguments(pid)?).map(<[u8]>::to_vec)
     }
 
     pub(super) fn signal(target: &Process, signal: Signal) -> bool {

@@ -35,6 +35,27 @@ fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the patterns are constants and tested")
 }
 
+/// The alternatives of the prefixes, for a test that looks for an example of each.
+#[cfg(test)]
+pub(super) fn alternatives() -> Vec<String> {
+    let inner = PREFIXES.strip_prefix(r"(?-u:\b)(?:").and_then(|rest| rest.strip_suffix(')'));
+    let (mut all, mut depth) = (vec![String::new()], 0_usize);
+    for c in inner.expect("the shape above").chars() {
+        match c {
+            '|' if depth == 0 => all.push(String::new()),
+            c => {
+                depth = match c {
+                    '(' => depth + 1,
+                    ')' => depth - 1,
+                    _ => depth,
+                };
+                all.last_mut().expect("never empty").push(c);
+            }
+        }
+    }
+    all
+}
+
 /// Finds everything that looks like a credential.
 pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
     for found in PREFIX.find_iter(text) {

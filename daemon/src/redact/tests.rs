@@ -62,6 +62,22 @@ fn planted() -> Vec<(String, String)> {
         format!("hf_{}", r(34)),
         format!("glpat-{}", r(20)),
         format!("eyJ{}.eyJ{}.{}", r(20), r(40), r(43)),
+        format!("GHP_{}", upper(20)),
+        format!("SK-{}", r(30)),
+        format!("ABIA{}", upper(16)),
+        format!("ACCA{}", upper(16)),
+        format!("xoxe-{}", r(30)),
+        format!("pk_live_{}", r(24)),
+        format!("pypi-{}", r(60)),
+        format!("gsk_{}", r(40)),
+        format!("xai-{}", r(40)),
+        format!("SG.{}.{}", r(22), r(43)),
+        format!("shpat_{}", hex(32)),
+        format!("shpss_{}", hex(32)),
+        format!("dop_v1_{}", hex(64)),
+        format!("sbp_{}", hex(40)),
+        format!("figd_{}", r(40)),
+        format!("lin_api_{}", r(40)),
     ];
     let mut all: Vec<(String, String)> = bare.into_iter().map(|secret| (secret.clone(), secret)).collect();
     let secret = r(24);
@@ -141,6 +157,17 @@ fn planted_secrets_are_masked_in_every_form() {
         let masked = redactor.redact_json(&json, Scope::Patterns);
         let shown: serde_json::Value = serde_json::from_str(&masked).unwrap();
         assert!(!shown["error"].as_str().unwrap().contains(&secret), "{json} -> {masked}");
+    }
+}
+
+/// Each alternative of the prefixes has an example above that it and only it finds.
+#[test]
+fn every_prefix_is_tested() {
+    let alternatives = patterns::alternatives();
+    assert!(alternatives.len() >= 25, "{alternatives:?}");
+    for alternative in alternatives {
+        let alone = regex::Regex::new(&format!(r"(?-u:\b)(?:{alternative})")).unwrap();
+        assert!(planted().iter().any(|(text, _)| alone.is_match(text)), "{alternative}");
     }
 }
 
@@ -393,6 +420,24 @@ proptest! {
     }
 
     #[test]
+    fn no_spelling_of_a_known_value_survives_any_split(
+        spelling in proptest::sample::select(spellings("known-value-1/ä")),
+        before in "[a-z =]{0,9}",
+        cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
+    ) {
+        let text = format!("{before} {spelling} end\n");
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        at.extend([0, text.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]).collect();
+        let shown = streamed(&SHARED, &pieces);
+        prop_assert!(shown.contains("[REDACTED]"), "{} -> {}", text, shown);
+        // What is left of an encoded value is at most what its neighbours share a character with.
+        let left = shown.replace("[REDACTED]", "").len();
+        prop_assert!(left <= before.len() + " end\n".len() + 2 + 8, "{} -> {}", text, shown);
+    }
+
+    #[test]
     fn masked_json_is_still_json(value in json_value()) {
         let redactor = &*SHARED;
         for raw in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
@@ -402,6 +447,25 @@ proptest! {
             prop_assert!(!masked.contains("known-value-1/ä"));
         }
     }
+}
+
+/// How a value is written: as it is, escaped, in a URL, in base64 behind zero, one and two bytes.
+fn spellings(value: &str) -> Vec<String> {
+    let json = serde_json::to_string(value).unwrap();
+    let escaped = json[1..json.len() - 1].to_owned();
+    let mut all = vec![
+        value.to_owned(),
+        escaped.replace('/', "\\/"),
+        escaped.replace('ä', "\\u00e4"),
+        value.replace('/', "%2F").replace('ä', "%C3%A4"),
+        value.replace('/', "%2f").replace('ä', "%c3%a4"),
+        value.replace('ä', "%C3%A4"),
+    ];
+    for skip in 0..3 {
+        let around = format!("{}{value}", "x".repeat(skip));
+        all.extend([STANDARD.encode(&around), STANDARD_NO_PAD.encode(&around), URL_SAFE.encode(&around)]);
+    }
+    all
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {

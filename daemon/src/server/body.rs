@@ -103,7 +103,8 @@ impl Body {
             let _ = ended.await;
         }
         while let Err(survivors) = self.process.stop(limits.stop).await {
-            error!(server = %limits.name, pids = ?survivors.pids, "processes outlived KILL");
+            let pids: Vec<String> = survivors.pids.iter().map(ToString::to_string).collect();
+            error!(server = %limits.name, pids = pids.join(" "), "processes outlived KILL");
             limits.log.note(&survivors.to_string());
             limits.status.send_modify(|status| status.survivors = Some(survivors));
             tokio::time::sleep(SURVIVOR_RETRY).await;

@@ -284,6 +284,10 @@ fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Opt
     let supported = data.and_then(|raw| Members::parse(raw).ok()).and_then(|m| m.get("supported"));
     let supported: Vec<String> =
         supported.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    if !supported.is_empty() && supported.iter().all(|revision| era::known(revision).is_none()) {
+        // It names what it speaks, and nothing of it begins with this handshake.
+        return None;
+    }
     let offered = INITIALIZE_REVISIONS.into_iter().rev().find(|known| supported.iter().any(|s| s == known));
     let about_revision = message.to_ascii_lowercase().contains("version");
     offered.or(about_revision.then_some(INITIALIZE_REVISIONS[0])).filter(|revision| *revision != asked)

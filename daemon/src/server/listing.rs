@@ -4,6 +4,7 @@
 //! costs its neighbours. Items are kept raw, so unknown members pass through. May not touch: the
 //! wire (`pages` fetches), exposed names, filters.
 
+use crate::jsonrpc::depth;
 use crate::jsonrpc::splice::{self, Members};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
@@ -144,6 +145,8 @@ pub enum Problem {
     NoKey(&'static str),
     /// Dropped: the same name came before.
     Duplicate,
+    /// Dropped: clients could not read the list with it.
+    TooDeep,
     /// Repaired: no usable `inputSchema`, any object is accepted.
     SchemaReplaced,
     /// The list is cut off here: the result has no array under this member.
@@ -156,12 +159,17 @@ pub enum Problem {
     BadCursor,
     /// The list could not be read; what was known before stays.
     Unavailable(String),
+    /// Dropped: it breaks a rule of its transport.
+    AgainstRules(String),
 }
 
 impl Problem {
     /// Whether an item is missing from the listing because of it.
     pub fn drops_item(&self) -> bool {
-        matches!(self, Self::NotAnObject | Self::NoKey(_) | Self::Duplicate)
+        matches!(
+            self,
+            Self::NotAnObject | Self::NoKey(_) | Self::Duplicate | Self::TooDeep | Self::AgainstRules(_)
+        )
     }
 }
 
@@ -175,12 +183,14 @@ impl fmt::Display for Note {
             Problem::NotAnObject => write!(f, "dropped, it is no object"),
             Problem::NoKey(member) => write!(f, "dropped, `{member}` is missing or no text"),
             Problem::Duplicate => write!(f, "dropped, the same name came before"),
+            Problem::TooDeep => write!(f, "dropped, nested deeper than {} levels", depth::MAX_ITEM),
             Problem::SchemaReplaced => write!(f, "has no usable inputSchema; any object is accepted"),
             Problem::NoArray(member) => write!(f, "the answer has no array `{member}`"),
             Problem::CursorRepeated => write!(f, "cut off, the server repeats a cursor"),
             Problem::TooManyPages(limit) => write!(f, "cut off after {limit} pages"),
             Problem::BadCursor => write!(f, "nextCursor is no text, taken as the end"),
             Problem::Unavailable(why) => write!(f, "not read: {why}"),
+            Problem::AgainstRules(why) => write!(f, "dropped, {why}"),
         }
     }
 }
@@ -297,6 +307,22 @@ impl Part {
         Self { list, items: Items::Unread, notes: vec![note] }
     }
 
+    /// Drops and notes every tool that `broken` says something about.
+    #[must_use]
+    pub fn without(mut self, broken: impl Fn(&ToolItem) -> Option<String>) -> Self {
+        if let Items::Tools(tools) = &mut self.items {
+            tools.retain(|tool| match broken(tool) {
+                None => true,
+                Some(why) => {
+                    let (list, item) = (self.list, tool.name.as_str().to_owned());
+                    self.notes.push(Note { list, item, problem: Problem::AgainstRules(why) });
+                    false
+                }
+            });
+        }
+        self
+    }
+
     /// What was dropped, repaired or cut off.
     pub fn notes(&self) -> &[Note] {
         &self.notes
@@ -399,6 +425,9 @@ impl Reader {
             Some(key) if !key.is_empty() => key.into_owned(),
             _ => return self.note(self.place.to_string(), Problem::NoKey(list.key())),
         };
+        if depth::is_deeper(raw.get(), depth::MAX_ITEM) {
+            return self.note(key, Problem::TooDeep);
+        }
         if !self.seen.insert(key.clone()) {
             return self.note(key, Problem::Duplicate);
         }

@@ -5,7 +5,8 @@
 //! means (`listing`).
 
 use super::listing::{ListKind, NextPage, Part, Reader};
-use super::wire::{Answer, Progress, Request, WireError, WireHandle};
+use super::transport::http::mirror;
+use super::wire::{Answer, Carrier, Progress, Request, WireError, WireHandle};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
@@ -68,7 +69,7 @@ pub async fn fetch(wire: &WireHandle, list: ListKind, deadline: Instant) -> Resu
                 pages += 1;
                 match reader.page(&result) {
                     NextPage::Cursor(next) => cursor = Some(next),
-                    NextPage::End => return Ok(reader.finish()),
+                    NextPage::End => return Ok(by_carrier(reader.finish(), wire.carrier())),
                 }
             }
             Answer::Error(error) => {
@@ -79,6 +80,14 @@ pub async fn fetch(wire: &WireHandle, list: ListKind, deadline: Instant) -> Resu
                 };
             }
         }
+    }
+}
+
+/// Without the tools whose arguments cannot be sent over HTTP as they ask for (2026-07-28).
+fn by_carrier(part: Part, carrier: Carrier) -> Part {
+    match carrier {
+        Carrier::Pipes => part,
+        Carrier::Http => part.without(|tool| mirror::broken(&tool.input_schema)),
     }
 }
 

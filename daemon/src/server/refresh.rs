@@ -20,8 +20,15 @@ pub(crate) const RECHECK: Duration = Duration::from_millis(500);
 /// server which announces a change whenever it is asked cannot keep itself and us busy.
 const NOTICE_GAP: Duration = Duration::from_millis(200);
 
-/// Longest such time.
+/// Longest such time while nothing changes.
 const NOTICE_GAP_CAP: Duration = Duration::from_secs(30);
+
+/// Longest such time while something does change each time: the gap grows then too, because everybody
+/// pays for a list that never rests.
+const BUSY_GAP_CAP: Duration = Duration::from_secs(5);
+
+/// After so long without a refresh a change is news again.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Time for one list on a refresh.
 const LIST_BUDGET: Duration = Duration::from_secs(30);
@@ -53,6 +60,10 @@ pub(crate) struct Refresh {
     not_before: Option<Instant>,
     /// Notices in a row that changed nothing.
     idle_notices: u32,
+    /// Notices in a row, none long after the other, that changed something.
+    busy_notices: u32,
+    /// When the last refresh for a notice ended.
+    noticed_at: Option<Instant>,
 }
 
 impl Refresh {
@@ -110,7 +121,16 @@ impl Refresh {
             (Cause::Notice, Changed::Nothing) => self.idle_notices.saturating_add(1),
             (Cause::Own, Changed::Nothing) => self.idle_notices,
         };
-        let gap = NOTICE_GAP.saturating_mul(1 << self.idle_notices.min(16)).min(NOTICE_GAP_CAP);
+        if refreshed.cause == Cause::Notice {
+            let quiet = self.noticed_at.is_none_or(|at| now >= at + QUIET);
+            self.busy_notices = match changed {
+                Changed::Something if !quiet => self.busy_notices.saturating_add(1),
+                Changed::Something | Changed::Nothing => 0,
+            };
+            self.noticed_at = Some(now);
+        }
+        let gap = |notices: u32, cap| NOTICE_GAP.saturating_mul(1 << notices.min(16)).min(cap);
+        let gap = gap(self.idle_notices, NOTICE_GAP_CAP).max(gap(self.busy_notices, BUSY_GAP_CAP));
         self.not_before = Some(now + gap);
         match (refreshed.cause, changed) {
             (Cause::Notice, Changed::Nothing) => {
@@ -142,4 +162,31 @@ async fn read(wire: WireHandle, kinds: Vec<ListKind>, cause: Cause) -> Refreshed
         parts.push(read.unwrap_or_else(|error| Part::unavailable(*kind, error.to_string())));
     }
     Refreshed { parts, kinds, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(refresh: &mut Refresh, changed: Changed) -> Duration {
+        let refreshed = Refreshed { parts: Vec::new(), kinds: vec![ListKind::Tools], cause: Cause::Notice };
+        let now = Instant::now();
+        refresh.finished(&refreshed, changed, now);
+        refresh.not_before.expect("set by every end") - now
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_never_rests_is_read_less_and_less_often() {
+        let mut refresh = Refresh::default();
+        let mut gaps = Vec::new();
+        for _ in 0..7 {
+            let gap = ended(&mut refresh, Changed::Something);
+            gaps.push(gap.as_millis());
+            tokio::time::advance(gap).await;
+        }
+        assert_eq!(gaps, [200, 400, 800, 1600, 3200, 5000, 5000]);
+        tokio::time::advance(QUIET).await;
+        assert_eq!(ended(&mut refresh, Changed::Something), NOTICE_GAP);
+        assert_eq!(ended(&mut refresh, Changed::Nothing), 2 * NOTICE_GAP);
+    }
 }

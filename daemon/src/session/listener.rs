@@ -97,7 +97,7 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
         Ended::NotReading => {
             tracing::warn!(client = %id, pid, "client disconnected: it does not read its answers")
         }
-        other => tracing::debug!(client = %id, pid, reason = ?other, "client gone"),
+        other => tracing::debug!(client = %id, pid, reason = other.word(), "client gone"),
     }
 }
 

@@ -57,8 +57,8 @@ impl Negotiated {
 pub enum Route {
     /// Answered at once.
     Now(Reply),
-    /// `initialize`: answered at once, and the session changed.
-    Initialized(Reply),
+    /// `initialize`: answered at once with this result, once it is masked, and the session changed.
+    Initialized(Box<RawValue>),
     /// The log level changed: answered at once, and the session changed.
     LevelSet(Reply),
     /// A call of a tool, or the use of something else.
@@ -77,11 +77,11 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
             let text = format!("`{method}` before `initialize`; send initialize first");
             Route::Now(Reply::error(INVALID_REQUEST, &text))
         }
-        "tools/list" => Route::Now(Reply::Result(view.list().to_owned())),
+        "tools/list" => whole_list(params, view.list()),
         "tools/call" => call(params),
-        "resources/list" => Route::Now(Reply::Result(view.natives().resources.clone())),
-        "resources/templates/list" => Route::Now(Reply::Result(view.natives().resource_templates.clone())),
-        "prompts/list" => Route::Now(Reply::Result(view.natives().prompts.clone())),
+        "resources/list" => whole_list(params, &view.natives().resources),
+        "resources/templates/list" => whole_list(params, &view.natives().resource_templates),
+        "prompts/list" => whole_list(params, &view.natives().prompts),
         "resources/read" => native(params, Target::Resource, "uri"),
         "resources/subscribe" => native(params, Target::Subscription, "uri"),
         "resources/unsubscribe" => unsubscribe(params),
@@ -92,6 +92,18 @@ pub fn route(method: &str, params: Option<&RawValue>, state: &mut Negotiated, vi
             &format!("hermesd does not know the method `{method}`"),
         )),
     }
+}
+
+/// Lists come whole: many clients never ask for a second page, and would miss what is on it. So no
+/// cursor is ours (MCP 2025-11-25, Pagination, error handling).
+fn whole_list(params: Option<&RawValue>, list: &RawValue) -> Route {
+    let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+    Route::Now(match members.get("cursor").filter(|cursor| cursor.get() != "null") {
+        None => Reply::Result(list.to_owned()),
+        Some(_) => {
+            Reply::error(INVALID_PARAMS, "the cursor is not one of hermesd's; its lists have one page")
+        }
+    })
 }
 
 fn initialize(params: Option<&RawValue>, state: &mut Negotiated, greeting: &Greeting) -> Route {
@@ -111,8 +123,8 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated, greeting: &Gree
         .string("protocolVersion", revision)
         .member("capabilities", capabilities(greeting).get())
         .member("serverInfo", info.finish().get())
-        .string("instructions", INSTRUCTIONS);
-    Route::Initialized(Reply::Result(result.finish()))
+        .string("instructions", &greeting.instructions);
+    Route::Initialized(result.finish())
 }
 
 /// What a client is offered. Lists are always there, and may be empty: servers come and go, and clients
@@ -128,10 +140,6 @@ fn capabilities(greeting: &Greeting) -> Box<RawValue> {
     all.member("logging", "{}");
     all.finish()
 }
-
-/// Shown to models; short, because every client pays for it in each conversation.
-const INSTRUCTIONS: &str = "hermesd offers the tools of several MCP servers as mcp_<server>_<tool>. \
-Errors say whether a call may have been executed and when a retry makes sense.";
 
 fn set_level(params: Option<&RawValue>, state: &mut Negotiated) -> Route {
     let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
@@ -211,8 +219,8 @@ mod tests {
         let params = RawValue::from_string(params.into()).unwrap();
         match super::route(method, Some(&params), state, &view) {
             Route::Now(Reply::Result(raw) | Reply::Error(raw))
-            | Route::Initialized(Reply::Result(raw) | Reply::Error(raw))
             | Route::LevelSet(Reply::Result(raw) | Reply::Error(raw)) => raw.get().to_owned(),
+            Route::Initialized(raw) => raw.get().to_owned(),
             Route::Call(call) => format!("call {}", call.name),
             Route::Unsubscribe(uri) => format!("unsubscribe {uri}"),
         }
@@ -227,6 +235,8 @@ mod tests {
         assert!(ask(&mut state, "initialize", r#"{"protocolVersion":"2024-11-05"}"#).contains("2024-11-05"));
         assert_eq!(ask(&mut state, "tools/list", "{}"), r#"{"tools":[]}"#);
         assert_eq!(ask(&mut state, "prompts/list", "{}"), r#"{"prompts":[]}"#);
+        assert_eq!(ask(&mut state, "prompts/list", r#"{"cursor":null}"#), r#"{"prompts":[]}"#);
+        assert!(ask(&mut state, "tools/list", r#"{"cursor":"x"}"#).contains("-32602"));
         assert_eq!(ask(&mut state, "tools/call", r#"{"name":"x"}"#), "call x");
         assert!(ask(&mut state, "tools/call", r#"{"name":5}"#).contains("-32602"));
         assert!(ask(&mut state, "server/discover", "{}").contains("-32601"));

@@ -6,6 +6,7 @@
 //! catalogue (read), `call`. May not touch: servers, configuration.
 
 pub mod announce;
+pub mod asks;
 pub mod batch;
 pub mod clients;
 mod follow;

@@ -6,6 +6,7 @@
 
 use super::Shared;
 use super::announce::Announce;
+use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::follow::{Ears, notification};
@@ -14,6 +15,7 @@ use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
 use super::subscriptions::{Agreed, Subscriptions};
+use crate::call::peer::Peer;
 use crate::call::{Asked, Caller, Target, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
@@ -76,6 +78,18 @@ pub enum Ended {
     Stopping,
 }
 
+impl Ended {
+    /// For the log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ClientDone => "the client is done",
+            Self::Broken => "the socket broke",
+            Self::NotReading => "the client does not read",
+            Self::Stopping => "the daemon stops",
+        }
+    }
+}
+
 type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
 /// A call that is over; `None`: cancelled by its client, which wants no answer.
@@ -108,6 +122,7 @@ pub struct Session {
     pub(super) only: Only,
     lines: LineBuffer,
     pub(super) outbox: Outbox,
+    asks: Asks,
     calls: FuturesUnordered<CallFuture>,
     cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
@@ -147,6 +162,7 @@ impl Session {
             facts,
             stream,
             identity: Arc::new(identity),
+            asks: Asks::new(prefix.clone(), outbox.clone()),
             prefix,
             profile,
             only: hello.only,
@@ -232,6 +248,7 @@ impl Session {
         if ended == Ended::Stopping {
             self.last_flush();
         }
+        self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
         self.shared.clients.leave(self.facts.id);
         ended
@@ -292,8 +309,7 @@ impl Session {
             Some(ClientMessage::Notification { method, params }) => {
                 self.notification(&method, params.as_deref())
             }
-            // hermesd asks clients nothing in this state, so an answer answers nothing.
-            Some(ClientMessage::Response { .. }) => {}
+            Some(ClientMessage::Response { id, outcome }) => self.asks.answered(&id, outcome),
             Some(ClientMessage::Invalid { id, code, message }) => {
                 self.answer(&id, &Reply::error(code, message), batch);
             }
@@ -319,8 +335,10 @@ impl Session {
     fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
         match methods::route(method, params.as_deref(), &mut self.state, &self.view) {
             Route::Now(reply) => self.answer(id.raw(), &reply, batch),
-            Route::Initialized(reply) => {
-                self.answer(id.raw(), &reply, batch);
+            Route::Initialized(result) => {
+                // Instructions are text of servers.
+                let result = self.shared.calls.masked(&result);
+                self.answer(id.raw(), &Reply::Result(result), batch);
                 self.name_client();
                 self.remember();
                 self.listen();
@@ -358,13 +376,14 @@ impl Session {
 
     pub(super) fn name_client(&mut self) {
         let (name, version) = self.state.client_name();
-        let revision = self.state.revision.unwrap_or_default().to_owned();
+        let revision = self.state.revision.unwrap_or_default();
+        self.asks.declare(revision, self.state.capabilities.as_deref());
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
         let said = |text: &String| (!text.is_empty()).then(|| text.clone());
         let identity = store::Caller::clone(&self.identity);
         self.identity = Arc::new(store::Caller { name: said(&name), version: said(&version), ..identity });
         *self.facts.named.lock().expect("nothing panics while holding it") =
-            Named { name, version, revision };
+            Named { name, version, revision: revision.to_owned() };
     }
 
     fn call(&mut self, id: RequestId, mut call: ToolCall, batch: Option<Batch>) {
@@ -386,8 +405,9 @@ impl Session {
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
         let identity = self.identity.clone();
-        let hearer = Some(self.ears.clone());
-        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, hearer };
+        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
+        let (peer, hearer) = (Some(peer), Some(self.ears.clone()));
+        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, peer, hearer };
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();

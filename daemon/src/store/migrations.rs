@@ -6,7 +6,8 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The steps. Number n brings a file from version n to n + 1.
-const STEPS: &[&str] = &[include_str!("schema/001.sql"), include_str!("schema/002.sql")];
+const STEPS: &[&str] =
+    &[include_str!("schema/001.sql"), include_str!("schema/002.sql"), include_str!("schema/003.sql")];
 
 /// Newest version this program knows.
 pub(super) fn known() -> u32 {

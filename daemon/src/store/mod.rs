@@ -24,6 +24,7 @@ mod quota;
 mod readers;
 mod recent;
 mod retention;
+mod sends;
 mod time;
 mod trails;
 mod writer;
@@ -41,6 +42,7 @@ pub use health::{Keeping, StoreFinding, StoreHealth, Trouble, TroubleKind};
 pub use pins::{Approved, FirstUse, Pin, PinChange, PinKey, Pins};
 pub use queue::Recorded;
 pub use retention::Retention;
+pub use sends::{Begun, KEPT, KEPT_FOR, Keyed, SendEnd};
 pub use time::{Day, UnixMs};
 pub use trails::{Before, FOLLOWED_LIMIT, Followed, TRAIL_LIMIT, TrailChange, TrailRow, Trails};
 

@@ -11,6 +11,9 @@ use std::borrow::Cow;
 /// Unknown outer members are ignored. A member given twice is an error.
 #[derive(Debug, Deserialize)]
 pub struct Envelope<'a> {
+    /// The version as the peer wrote it, raw; `"2.0"` in every message that is one.
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub jsonrpc: Option<&'a RawValue>,
     /// The id as the peer wrote it, raw.
     #[serde(borrow, default, deserialize_with = "present")]
     pub id: Option<&'a RawValue>,

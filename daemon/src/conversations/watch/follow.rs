@@ -6,6 +6,7 @@
 
 use super::super::db::{DbError, StateDb};
 use super::super::events::{self, Kind};
+use super::inherited::Inheritance;
 use super::keys::Keys;
 use super::plan::{FollowedMap, Plan, Planner};
 use super::position::{FileMark, Position, SOURCE};
@@ -65,6 +66,8 @@ pub(super) struct Follower {
     position: Option<Position>,
     /// What the last complete look saw.
     seen: Option<super::super::db::Stamp>,
+    /// What new sessions take over from those they continue.
+    inheritance: Inheritance,
     /// Whether sessions are to be looked at for messages taken back.
     unswept: bool,
 }
@@ -86,6 +89,7 @@ impl Follower {
             followed: None,
             position: None,
             seen: None,
+            inheritance: Inheritance::default(),
             unswept: false,
         }
     }
@@ -146,9 +150,10 @@ impl Follower {
             newest.truncate(SWEPT);
         }
         let sessions: Vec<String> = newest.into_iter().map(|(session, _)| session.clone()).collect();
-        let (keys, store) = (&mut self.keys, &self.store);
+        let (keys, store, inheritance) = (&mut self.keys, &self.store, &mut self.inheritance);
         let mut plan = self.db.read(|snapshot| {
-            Planner { snapshot, followed, keys, store, position, now, plan: Plan::default() }.sweep(&sessions)
+            let plan = Plan::default();
+            Planner { snapshot, followed, keys, store, position, inheritance, now, plan }.sweep(&sessions)
         })?;
         plan.changes.retain(|_, change| change.before == Before::Forgotten);
         self.unswept = false;
@@ -320,15 +325,18 @@ impl Follower {
     fn step(&mut self, now: UnixMs) -> Result<bool, LookError> {
         let (Some(followed), Some(position)) = (&self.followed, &self.position) else { return Ok(false) };
         let mut after = position.clone();
+        // Of a step that is not kept nothing stays: it is made again.
+        let mut heirs = self.inheritance.clone();
         let (keys, store) = (&mut self.keys, &self.store);
         let plan = self.db.read(|snapshot| {
-            let position = &mut after;
-            Planner { snapshot, followed, keys, store, position, now, plan: Plan::default() }.step()
+            let (position, inheritance, plan) = (&mut after, &mut heirs, Plan::default());
+            Planner { snapshot, followed, keys, store, position, inheritance, now, plan }.step()
         })?;
         let more = plan.more;
         if after != *position || !plan.is_empty() {
             self.keep(plan, after)?;
         }
+        self.inheritance = heirs;
         Ok(more)
     }
 

@@ -10,6 +10,7 @@
 
 mod eye;
 mod follow;
+mod inherited;
 mod keys;
 mod pace;
 mod plan;

@@ -51,9 +51,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins with a look at once.
+    /// Begins with a look at once, as after a notice: what is found then went unnoticed by nobody.
     pub(super) fn new(mode: Mode, now: Instant) -> Self {
-        Self { mode, unnoticed: 0, notice: None, failures: 0, due: now }
+        Self { mode, unnoticed: 0, notice: Some((now, 0)), failures: 0, due: now }
     }
 
     /// How changes are noticed now.
@@ -108,13 +108,13 @@ impl Pace {
             self.due = again.max(now);
             return;
         }
-        if found == Found::Change && self.notice.is_none() && self.mode == Mode::Notices {
+        let asked = self.notice.take().is_some();
+        if found == Found::Change && !asked && self.mode == Mode::Notices {
             self.unnoticed += 1;
             if self.unnoticed >= UNNOTICED {
                 self.mode = Mode::PollingUnnoticed;
             }
         }
-        self.notice = None;
         self.due = now + if self.mode == Mode::Notices { SAFETY } else { POLL };
     }
 }
@@ -128,12 +128,24 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    /// After the looks of the start, which found something at `t`.
+    fn quiet(t: Instant) -> Pace {
+        let mut pace = Pace::new(Mode::Notices, t - ms(25));
+        for found in [Found::Nothing, Found::Nothing, Found::Change] {
+            pace.looked(found, pace.due());
+        }
+        assert_eq!(
+            (pace.due(), pace.unnoticed),
+            (t + SAFETY, 0),
+            "nobody was to notice what was there before"
+        );
+        pace
+    }
+
     #[test]
     fn a_notice_is_followed_by_three_looks_and_then_by_slow_ones() {
         let t = Instant::now();
-        let mut pace = Pace::new(Mode::Notices, t);
-        pace.looked(Found::Change, t);
-        assert_eq!(pace.due(), t + SAFETY, "the first look is nobody's notice");
+        let mut pace = quiet(t);
         pace.noticed(t + ms(100));
         let mut looks = Vec::new();
         for _ in 0..4 {
@@ -146,8 +158,7 @@ mod tests {
     #[test]
     fn changes_that_nobody_notices_make_the_looks_quick_until_a_notice_comes() {
         let t = Instant::now();
-        let mut pace = Pace::new(Mode::Notices, t);
-        pace.looked(Found::Nothing, t);
+        let mut pace = quiet(t);
         pace.looked(Found::Change, t + SAFETY);
         assert_eq!(pace.mode(), Mode::Notices);
         pace.looked(Found::Change, t + SAFETY * 2);

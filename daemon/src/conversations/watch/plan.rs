@@ -6,6 +6,7 @@
 use super::super::db::Snapshot;
 use super::super::events::{self, Kind};
 use super::super::trail::{self, Fate, Memory};
+use super::inherited::{Inheritance, Kin};
 use super::keys::Keys;
 use super::position::Position;
 use super::rows::{self, Found};
@@ -55,6 +56,7 @@ pub(super) struct Planner<'a> {
     pub(super) store: &'a Store,
     /// As it is before the step; the step leaves it as it is after.
     pub(super) position: &'a mut Position,
+    pub(super) inheritance: &'a mut Inheritance,
     pub(super) now: UnixMs,
     pub(super) plan: Plan,
 }
@@ -62,6 +64,7 @@ pub(super) struct Planner<'a> {
 impl Planner<'_> {
     /// Takes the next rows, at most [`STEP`].
     pub(super) fn step(mut self) -> rusqlite::Result<Plan> {
+        self.inheritance.expire(self.now.0);
         self.named_by_now()?;
         let before = self.position.through;
         let mut through = before;
@@ -123,7 +126,13 @@ impl Planner<'_> {
             change.session.last_id = row.id;
             change.rows.push(row);
             let key = change.session.session_key.clone();
-            self.push(row.id, Kind::Message, key, &event);
+            match self.inheritance.sort(&found.session_id, row.digest, self.now.0) {
+                Kin::New => self.push(row.id, Kind::Message, key, &event),
+                Kin::FirstCopy => {
+                    self.push(row.id, Kind::Rewritten, key.clone(), &events::of_rewrite(&key, 0));
+                }
+                Kin::Copy => {}
+            }
         }
     }
 
@@ -160,6 +169,9 @@ impl Planner<'_> {
             known.extend(found.told(&key).map(|(_, row)| row));
             Ok(())
         })?;
+        if known.is_empty() {
+            self.inherit(session)?;
+        }
         known.drain(..known.len().saturating_sub(TRAIL_LIMIT));
         let last_id = known.last().map_or(0, |row: &TrailRow| row.id);
         let followed = Followed { session_id: session.to_owned(), session_key: key, last_id };
@@ -168,12 +180,28 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Has a new session take over what was told of the one it continues.
+    fn inherit(&mut self, session: &str) -> rusqlite::Result<()> {
+        let Some(parent) = rows::parent(self.snapshot, session)? else { return Ok(()) };
+        let mut digests = Vec::new();
+        if self.followed.contains_key(&parent) {
+            // Without its trail copies count as new: told twice is better than never.
+            let trail = self.store.trail_blocking(parent.clone()).unwrap_or_default();
+            digests.extend(trail.iter().map(|row| row.digest));
+        }
+        if let Some(change) = self.plan.changes.get(&parent) {
+            digests.extend(change.rows.iter().map(|row| row.digest));
+        }
+        self.inheritance.begin(session, digests, self.now.0);
+        Ok(())
+    }
+
     /// The newest message that was told is no longer shown: sorts what is there into old and new.
     fn rewritten(&mut self, session: &str) -> rusqlite::Result<()> {
-        // Without its trail every row counts as new: told twice is better than never.
+        // Without its trail nobody can tell old from new: the rewrite is told, and sends readers to the session.
         let trail = self.store.trail_blocking(session.to_owned());
         let trail = trail
-            .inspect_err(|error| tracing::warn!(%error, "a rewritten session is told anew"))
+            .inspect_err(|error| tracing::warn!(%error, "a rewritten session is told without its messages"))
             .unwrap_or_default();
         let mut told = Vec::with_capacity(trail.len());
         for row in &trail {
@@ -189,7 +217,10 @@ impl Planner<'_> {
             Ok(())
         })?;
         let digests: Vec<i64> = now.iter().map(|row| row.digest).collect();
-        let sorted = trail::sort(&told, memory, &digests);
+        let mut sorted = trail::sort(&told, memory, &digests);
+        if told.is_empty() {
+            sorted.new.clear();
+        }
         let shown = trail.iter().zip(&told).filter(|(_, (_, fate))| *fate == Fate::Shown);
         let mut left: Vec<TrailRow> = shown.map(|(row, _)| *row).collect();
         let first = now.first().map_or(last_id, |row| row.id);
@@ -198,9 +229,7 @@ impl Planner<'_> {
         change.before = Before::Forgotten;
         change.session.last_id = left.last().map_or(0, |row| row.id);
         change.rows = left;
-        if !told.is_empty() {
-            self.push(first, Kind::Rewritten, key.clone(), &events::of_rewrite(&key, sorted.removed));
-        }
+        self.push(first, Kind::Rewritten, key.clone(), &events::of_rewrite(&key, sorted.removed));
         let Some((from, to)) = new.first().copied().zip(new.last().copied()) else { return Ok(()) };
         let snapshot = self.snapshot;
         rows::of_session(snapshot, session, from - 1, to, |found| {

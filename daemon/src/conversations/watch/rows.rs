@@ -5,8 +5,11 @@
 
 use super::super::db::{Columns, Snapshot};
 use super::super::events::{self, MessageRow, Shown};
+use super::super::local_time;
 use super::super::trail::Fate;
+use super::super::values::{self, fit};
 use crate::store::TrailRow;
+use jiff::tz::TimeZone;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, Statement, params};
 use serde_json::{Map, Value};
@@ -56,7 +59,7 @@ pub(super) enum Ids {
 
 /// Where the ids stand; `given` is 0 without messages.
 pub(super) fn newest(snapshot: &Snapshot<'_>) -> rusqlite::Result<Newest> {
-    if !usable(&snapshot.messages) {
+    if !fit(snapshot.messages)? {
         return Ok(Newest { given: 0, ids: Ids::Once });
     }
     let transaction = &snapshot.transaction;
@@ -72,10 +75,6 @@ pub(super) fn newest(snapshot: &Snapshot<'_>) -> rusqlite::Result<Newest> {
         .query_row([], |row| row.get(0))
         .optional()?;
     Ok(Newest { given: newest.max(counted.unwrap_or(0)), ids: Ids::Once })
-}
-
-fn usable(messages: &Columns) -> bool {
-    ["id", "session_id", "role", "content"].iter().all(|name| messages.has(name))
 }
 
 /// `id, session_id, role, content, timestamp, shown` of messages.
@@ -102,10 +101,10 @@ pub(super) fn above(
     limit: usize,
     mut each: impl FnMut(Found) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<usize> {
-    if !usable(&snapshot.messages) {
+    if !fit(snapshot.messages)? {
         return Ok(0);
     }
-    let sql = format!("{} WHERE id > ?1 ORDER BY id LIMIT ?2", select(&snapshot.messages));
+    let sql = format!("{} WHERE id > ?1 ORDER BY id LIMIT ?2", select(snapshot.messages));
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![after, i64::try_from(limit).unwrap_or(i64::MAX)], &mut each)
 }
@@ -120,7 +119,7 @@ pub(super) fn of_session(
 ) -> rusqlite::Result<usize> {
     let sql = format!(
         "{} WHERE session_id = ?1 AND id > ?2 AND id <= ?3 AND role IN ('user', 'assistant') ORDER BY id",
-        select(&snapshot.messages)
+        select(snapshot.messages)
     );
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![session_id, after, to], &mut each)
@@ -137,7 +136,7 @@ pub(super) fn tail(
     let sql = format!(
         "{} WHERE id IN (SELECT id FROM messages WHERE session_id = ?1 AND id <= ?2 ORDER BY id DESC LIMIT ?3) \
          ORDER BY id",
-        select(&snapshot.messages)
+        select(snapshot.messages)
     );
     let mut statement = snapshot.transaction.prepare_cached(&sql)?;
     run(&mut statement, params![session_id, to, i64::try_from(limit).unwrap_or(i64::MAX)], &mut each)
@@ -174,7 +173,7 @@ fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
 /// What became of a message that was told.
 pub(super) fn fate(snapshot: &Snapshot<'_>, session_id: &str, id: i64) -> rusqlite::Result<Fate> {
     let messages = &snapshot.messages;
-    if !usable(messages) {
+    if !fit(messages)? {
         return Ok(Fate::Gone);
     }
     let compacted = if messages.has("compacted") { "ifnull(compacted, 0) <> 0" } else { "0" };
@@ -199,20 +198,23 @@ pub(super) fn session_key(snapshot: &Snapshot<'_>, session_id: &str) -> rusqlite
     snapshot.transaction.prepare_cached(sql)?.query_row([session_id], |row| row.get(0)).optional()
 }
 
+/// The session that this one continues.
+pub(super) fn parent(snapshot: &Snapshot<'_>, session_id: &str) -> rusqlite::Result<Option<String>> {
+    if !snapshot.sessions.has("parent_session_id") {
+        return Ok(None);
+    }
+    let sql = "SELECT parent_session_id FROM sessions WHERE id = ?1 AND parent_session_id <> ''";
+    snapshot.transaction.prepare_cached(sql)?.query_row([session_id], |row| row.get(0)).optional()
+}
+
 /// Whether rows of sessions name conversations at all; else sessions.json does.
 pub(super) fn rows_name_keys(snapshot: &Snapshot<'_>) -> rusqlite::Result<bool> {
     let any = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session_key <> '')";
     snapshot.transaction.prepare_cached(any)?.query_row([], |row| row.get(0))
 }
 
-/// Any scalar as text; bytes that are no UTF-8 are replaced, a bad byte must not hide a message.
 fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<String> {
-    Ok(match row.get_ref(index)? {
-        ValueRef::Null => String::new(),
-        ValueRef::Integer(number) => number.to_string(),
-        ValueRef::Real(number) => number.to_string(),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-    })
+    values::text(row, index).map(Option::unwrap_or_default)
 }
 
 /// Epoch seconds; older writers stored texts, of a number or in ISO form.
@@ -226,12 +228,5 @@ fn seconds(row: &Row<'_>, index: usize) -> rusqlite::Result<f64> {
 }
 
 fn spelled(text: &str) -> Option<f64> {
-    if let Ok(number) = text.trim().parse() {
-        return Some(number);
-    }
-    let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        let local: jiff::civil::DateTime = text.parse().ok()?;
-        jiff::tz::TimeZone::system().to_timestamp(local).ok()
-    });
-    instant.map(|at| at.as_duration().as_secs_f64())
+    text.trim().parse().ok().or_else(|| local_time::epoch(text, &TimeZone::system()))
 }

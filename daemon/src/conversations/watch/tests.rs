@@ -11,7 +11,7 @@ use std::fs;
 const LONG: Duration = Duration::from_secs(60);
 
 const SCHEMA: &str = "
-    CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT NOT NULL, started_at REAL);
+    CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT NOT NULL, started_at REAL, parent_session_id TEXT);
     CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL,
         content TEXT, timestamp REAL NOT NULL, active INTEGER NOT NULL DEFAULT 1,
         compacted INTEGER NOT NULL DEFAULT 0);
@@ -216,6 +216,24 @@ async fn a_rewrite_is_told_as_one_and_only_new_messages_follow() {
 }
 
 #[tokio::test]
+async fn a_session_that_continues_another_tells_only_what_is_new() {
+    let home = Home::new();
+    let writer = home.writer();
+    let mut followed = home.follow().await;
+    for text in ["q1", "a1", "q2", "a2"] {
+        writer.add("a", text);
+    }
+    followed.texts(4).await;
+    writer.0.execute_batch("INSERT INTO sessions VALUES ('a2', 'x', 1.0, 'a')").unwrap();
+    home.name(&["a", "b", "c", "a2"]);
+    for text in ["q2", "a2", "q3", "q2"] {
+        writer.add("a2", text);
+    }
+    assert_eq!(followed.texts(3).await, [rewritten(), "q3".to_owned(), "q2".to_owned()]);
+    followed.stop().await;
+}
+
+#[tokio::test]
 async fn a_long_session_is_rewritten_as_a_whole() {
     let home = Home::new();
     let writer = home.writer();
@@ -301,12 +319,38 @@ async fn a_row_that_names_its_conversation_needs_no_index() {
     let home = Home::new();
     let writer = home.writer();
     writer.0.execute_batch("ALTER TABLE sessions ADD COLUMN session_key TEXT").unwrap();
-    writer.0.execute_batch("INSERT INTO sessions VALUES ('x', 'signal', 1.0, 'agent:x')").unwrap();
+    writer.0.execute_batch("INSERT INTO sessions VALUES ('x', 'signal', 1.0, NULL, 'agent:x')").unwrap();
     let mut followed = home.follow().await;
     writer.add("a", "in sessions.json only, which does not count now");
     writer.add("x", "one");
     let event = &followed.next(1).await[0];
     assert_eq!(event.session_key, "agent:x");
+    followed.stop().await;
+}
+
+/// A second name of the file in another folder: what is written through it, nobody is told of.
+#[tokio::test]
+async fn changes_without_notices_are_found_and_then_looked_for_quickly() {
+    let home = Home::new();
+    drop(home.writer_of("state.db", "DELETE"));
+    let elsewhere = tempfile::tempdir_in(home.path()).unwrap();
+    fs::hard_link(home.path().join("state.db"), elsewhere.path().join("state.db")).unwrap();
+    let writer = Writer(Connection::open(elsewhere.path().join("state.db")).unwrap());
+    let mut followed = home.follow().await;
+    // The first may be found by the looks of the start.
+    for text in ["one", "two", "three"] {
+        writer.add("a", text);
+        assert_eq!(followed.texts(1).await, [text]);
+    }
+    let mut status = followed.watch.status();
+    let quick = status.wait_for(|status| status.mode == Mode::PollingUnnoticed);
+    tokio::time::timeout(LONG, quick).await.unwrap().unwrap();
+    writer.add("a", "four");
+    assert_eq!(followed.texts(1).await, ["four"]);
+    // A notice ends it.
+    home.name(&["a", "b"]);
+    let told = status.wait_for(|status| status.mode == Mode::Notices);
+    tokio::time::timeout(LONG, told).await.unwrap().unwrap();
     followed.stop().await;
 }
 

@@ -2,7 +2,7 @@
 //! linear engine.
 
 use super::normalise::Normalised;
-use super::phrases::{MORE, MORE_LINES};
+use super::phrases::{MORE, MORE_LINES, WIDER};
 use super::{Finding, Kind, excerpt};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -141,7 +141,7 @@ const LINES: [(Kind, &str); 2] = [
     (Kind::SystemPrompt, r"(?m)^ ?\[ ?(?:system|admin|developer)(?: (?:message|note|prompt))? ?\]"),
 ];
 
-static FLAT_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&FLAT, &MORE]));
+static FLAT_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&FLAT, &MORE, &WIDER]));
 static LINE_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&LINES, &MORE_LINES]));
 
 fn compile(tables: &[&[(Kind, &str)]]) -> Vec<(Kind, Regex)> {

@@ -1,4 +1,4 @@
-//! The second table of phrases: what the second hostile set taught (`tests/corpora/README.md`).
+//! More phrases: what the second and third hostile set taught (`tests/corpora/README.md`).
 //!
 //! Pure data. Each runs on the normalised text, in lower case, on the linear engine. A phrase has to
 //! name both the order and its object: tools rightly say "instead", "quietly", "prefer" and "deny".
@@ -172,6 +172,82 @@ pub(super) const MORE: [(Kind, &str); 54] = [
         r"\b(?:all )?other (?:\w+ )?(?:tool|server|function)s? (?:is|are) (?:\w+ and )?(?:deprecated|broken|unsafe|insecure|unreliable|malicious|untrusted|compromised)\b",
     ),
     (Kind::Concealment, r"\b(?:user|person|human) (?:already )?\w+ [^.]{0,60}\bleave (?:it|this) out\b"),
+];
+
+/// Wider phrases, after what the third set showed.
+pub(super) const WIDER: [(Kind, &str); 24] = [
+    (
+        Kind::Override,
+        r"\bpay no (?:attention|heed|mind) to\b[^.]{0,24}\b(?:policy|instructions?|rules?|text|messages?|prompt|above|previous)\b",
+    ),
+    (
+        Kind::Override,
+        r"\b(?:treat|consider|regard)\b[^.]{0,30}\b(?:messages?|instructions?|rules?|prompts?|guidelines?|directives?)\b[^.]{0,8}\bas (?:void|obsolete|invalid|cancell?ed|untrusted|expired)\b",
+    ),
+    (
+        Kind::Override,
+        r"\b(?:replaces?|supersedes?|overrides?|cancels?) your (?:\w+ )?(?:instructions?|prompts?|guidelines?|rules?)\b",
+    ),
+    (Kind::Override, r"\byou are (?:released|freed|relieved|exempt(?:ed)?) from\b"),
+    (
+        Kind::Identity,
+        r"\byou are no longer (?:an? )?(?:\w+ )?(?:assistant|ai|model|chatbot|bound|restricted)\b",
+    ),
+    (
+        Kind::Identity,
+        r"\b(?:speak|act|answer|respond|behave)(?: and act)? as the (?:account owner|administrator|developer|root user)\b",
+    ),
+    (
+        Kind::Task,
+        r"\b(?:the|your) (?:actual|real|true|hidden|secret) (?:purpose|goal|task|objective|aim) (?:of|in) this (?:session|conversation|request|chat)\b",
+    ),
+    (Kind::Task, r"\bstop what you(?:'re| are) doing\b"),
+    (Kind::SystemPrompt, r"<</? ?sys(?:tem)? ?>>"),
+    (
+        Kind::RoleTag,
+        r"</? ?(?:system|admin|developer)[_-](?:override|query|prompt|message|instructions?|note)>",
+    ),
+    (
+        Kind::Concealment,
+        r"\b(?:do not|don't|never) let (?:the )?(?:users?|human|person|operator|anyone|them)\b[^.]{0,8}\b(?:see|know|notice|find|learn|realise|realize)\b",
+    ),
+    (
+        Kind::Concealment,
+        r"\b(?:user|operator|human|person|administrator)s? (?:is|are) not (?:supposed|meant) to (?:learn|know|see|notice|find|hear)\b",
+    ),
+    (Kind::Concealment, r"\b(?:do not|don't|never) say (?:anything|a word) (?:about|of|to)\b"),
+    (
+        Kind::Concealment,
+        r"\bhide (?:the|this|these|its|all|any) (?:\w+ )?(?:requests?|calls?|arguments?|steps?|actions?|access|uploads?|transfers?|messages?) from\b",
+    ),
+    (Kind::NetworkCommand, r"\b(?:pip3?|npm|uv pip) (?:i|install) (?:-\S+ )*(?:git\+)?https?://"),
+    (Kind::CodeExecution, r"-exec (?:cat|rm|sh|bash|cp|curl)\b"),
+    (
+        Kind::Exfiltration,
+        r"\b(?:append|add|put|include|attach|embed|copy)\b[^.]{0,12}\b(?:the user's|their|users') (?:access |session |api )?(?:token|password|credentials?|key|secret|cookie)s?\b",
+    ),
+    (
+        Kind::Exfiltration,
+        r"\b(?:put|copy|include|paste|write|place|append)\b[^.]{0,12}\b(?:full|complete|entire|whole|verbatim)\b[^.]{0,12}\b(?:previous|earlier|prior)\b[^.]{0,16}\b(?:results?|messages?|answers?|outputs?|conversation)\b",
+    ),
+    (Kind::Exfiltration, r"\bcontents? of (?:your|the user's) (?:memory|context|clipboard|inbox|home)\b"),
+    (
+        Kind::Exfiltration,
+        r"\b(?:e-?mail|send|forward|post|copy)\b[^.]{0,12}\b(?:every|each|all) (?:repl(?:y|ies)|messages?|answers?|responses?|conversations?|prompts?)\b[^.]{0,8}\bto \S*(?:@|https?:)",
+    ),
+    (
+        Kind::Precedence,
+        r"\buse this (?:tool )?instead of (?:any|all|every)\b[^.]{0,20}\b(?:tools?|functions?|servers?)\b",
+    ),
+    (
+        Kind::Precedence,
+        r"\b(?:has to|have to|must|needs to) (?:run|be (?:called|run|used|executed|invoked)) (?:prior to|before) (?:anything|everything|all) (?:other|else)\b",
+    ),
+    (Kind::Precedence, r"\bnever (?:call|use|invoke) the (?:official|original|real|built-?in|default) \w+"),
+    (
+        Kind::SystemPrompt,
+        r"(?:^|[.!?] )system (?:notice|alert|directive|order) ?: ?(?:you|your|the|always|never|all)\b",
+    ),
 ];
 
 /// Phrases at the beginning of a line.

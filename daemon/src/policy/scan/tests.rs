@@ -62,21 +62,22 @@ fn with_kinds(set: &str) -> Vec<(String, String)> {
 const FIRST: &str = include_str!("../../../../tests/corpora/hostile/first.txt");
 const SECOND: &str = include_str!("../../../../tests/corpora/hostile/second.txt");
 const THIRD: &str = include_str!("../../../../tests/corpora/hostile/third.txt");
+const FOURTH: &str = include_str!("../../../../tests/corpora/hostile/fourth.txt");
 
 #[test]
 fn hostile_texts_are_found() {
-    let second = with_kinds(SECOND).into_iter().map(|(_, text)| text);
-    let texts: Vec<String> = corpus(FIRST).into_iter().chain(second).collect();
+    let later = with_kinds(SECOND).into_iter().chain(with_kinds(THIRD)).map(|(_, text)| text);
+    let texts: Vec<String> = corpus(FIRST).into_iter().chain(later).collect();
     let missed: Vec<_> = texts.iter().filter(|text| kinds(text).is_empty()).collect();
     let found = texts.len() - missed.len();
     println!("hostile: {found} of {} texts found; missed: {missed:#?}", texts.len());
-    assert!(texts.len() >= 140);
+    assert!(texts.len() >= 180);
     assert!(found * 10 >= texts.len() * 9, "missed: {missed:#?}");
 }
 
 #[test]
 fn what_the_patterns_never_learned_is_counted_honestly() {
-    let texts = with_kinds(THIRD);
+    let texts = with_kinds(FOURTH);
     let missed: Vec<_> = texts.iter().filter(|(_, text)| kinds(text).is_empty()).collect();
     println!(
         "hostile, unknown: {} of {} texts found; missed: {missed:#?}",

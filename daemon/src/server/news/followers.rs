@@ -6,20 +6,17 @@
 //! follower hears once that it may have missed something. A std mutex, never held across an await.
 //! May not touch: the wire.
 
-use super::hearer::{Audience, Hearer, LogLine};
+use super::hearer::{Audience, Hearer};
+use super::listeners::Listeners;
 use super::resource::{self, Follower, Resource, Telling, Told};
 use crate::jsonrpc::log_level::LogLevel;
 use crate::names::{ClientId, ServerName};
-use crate::server::pace::Pace;
 use crate::server::wire::{Delivery, WireError};
 use serde_json::value::RawValue;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{Notify, oneshot};
-
-/// Log lines of one server that pass at once, and the time until there is room for another one.
-const LINES: (u32, Duration) = (200, Duration::from_millis(10));
 
 /// Why a server does not send updates of a resource.
 #[derive(Debug, Clone)]
@@ -75,22 +72,10 @@ pub enum Since {
     Earlier,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Level {
-    /// The server uses its own.
-    #[default]
-    Untold,
-    Telling(LogLevel),
-    Told(LogLevel),
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     resources: BTreeMap<Arc<str>, Resource>,
-    listeners: HashMap<ClientId, (LogLevel, Arc<dyn Hearer>)>,
-    level: Level,
-    lines: Pace,
-    left_out: u64,
+    listeners: Listeners,
 }
 
 /// The followers of one server. Cheap to clone.
@@ -123,14 +108,7 @@ impl Followers {
     }
 
     fn with(own: Own) -> Self {
-        let inner = Inner {
-            resources: BTreeMap::new(),
-            listeners: HashMap::new(),
-            level: Level::default(),
-            lines: Pace::new(LINES.0, LINES.1),
-            left_out: 0,
-        };
-        Self { inner: Arc::new(Mutex::new(inner)), changed: Arc::default(), own }
+        Self { inner: Arc::default(), changed: Arc::default(), own }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -173,28 +151,23 @@ impl Followers {
         if let Some(resource) = inner.resources.get_mut(uri) {
             resource.clients.remove(&client);
         }
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         self.changed.notify_one();
     }
 
     /// Has `client` see log lines from `level` on; `None`: none any more.
     pub fn listen(&self, client: ClientId, level: Option<LogLevel>, hearer: &Arc<dyn Hearer>) {
-        let mut inner = self.lock();
-        match level {
-            Some(level) => drop(inner.listeners.insert(client, (level, hearer.clone()))),
-            None => drop(inner.listeners.remove(&client)),
-        }
-        drop(inner);
+        self.lock().listeners.set(client, level, hearer);
         self.changed.notify_one();
     }
 
     /// Forgets a client that is gone.
     pub fn leave(&self, client: ClientId) {
         let mut inner = self.lock();
-        inner.listeners.remove(&client);
+        inner.listeners.leave(client);
         inner.resources.values_mut().for_each(|resource| drop(resource.clients.remove(&client)));
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         self.changed.notify_one();
     }
@@ -238,18 +211,17 @@ impl Followers {
     /// A new generation, which knows nothing yet.
     pub(super) fn connected(&self) {
         let mut inner = self.lock();
-        inner.level = Level::Untold;
+        inner.listeners.forgotten();
         inner.resources.values_mut().for_each(Resource::forgotten);
-        inner.tidy();
+        inner.tidy(self.own);
     }
 
     /// The next request for the server, if there is one; it counts as under way from now on.
     pub(super) fn next(&self, can: Can) -> Option<Step> {
         let mut inner = self.lock();
         if can.log
-            && let Some(level) = inner.level_wanted()
+            && let Some(level) = inner.listeners.next()
         {
-            inner.level = Level::Telling(level);
             return Some(Step::Level(level));
         }
         if !can.subscribe {
@@ -275,8 +247,7 @@ impl Followers {
         let mut owed: Told = Vec::new();
         let mut inner = self.lock();
         match step {
-            // A server that refuses a level is not asked again; its lines are filtered here anyway.
-            Step::Level(level) => inner.level = Level::Told(*level),
+            Step::Level(level) => inner.listeners.told(*level),
             Step::Unsubscribe(uri) => {
                 if let Some(resource) = inner.resources.get_mut(uri) {
                     resource.telling = Telling::Untold;
@@ -290,7 +261,7 @@ impl Followers {
                 }
             }
         }
-        inner.tidy();
+        inner.tidy(self.own);
         drop(inner);
         tell(owed);
     }
@@ -309,8 +280,19 @@ impl Followers {
         tell(told);
     }
 
+    /// Anything may have changed: every follower hears so of what it follows.
+    pub fn all_updated(&self, now: Instant) {
+        let mut told: Told = Vec::new();
+        let mut inner = self.lock();
+        for (key, resource) in &mut inner.resources {
+            resource.changed(key, key, &only_uri(key), now, &mut told);
+        }
+        drop(inner);
+        tell(told);
+    }
+
     /// Passes on the updates that had to wait.
-    pub(super) fn flush(&self, now: Instant) {
+    pub fn flush(&self, now: Instant) {
         let mut told: Told = Vec::new();
         let mut inner = self.lock();
         for (key, resource) in &mut inner.resources {
@@ -321,41 +303,14 @@ impl Followers {
     }
 
     /// When [`flush`](Self::flush) has something to do.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.lock().resources.values().filter_map(Resource::due).min()
     }
 
     /// The server logged something.
     pub(super) fn logged(&self, server: &ServerName, params: &RawValue, audience: Audience, now: Instant) {
-        let mut inner = self.lock();
-        if inner.listeners.is_empty() || audience == Audience::Nobody {
-            return;
-        }
-        let Some(line) = LogLine::read(server, params) else { return };
-        let for_whom = |line: &LogLine, inner: &Inner| -> Vec<Arc<dyn Hearer>> {
-            let wanted = inner
-                .listeners
-                .iter()
-                .filter(|(client, (level, _))| *level <= line.level() && audience.has(**client));
-            wanted.map(|(_, (_, hearer))| hearer.clone()).collect()
-        };
-        let hearers = for_whom(&line, &inner);
-        if hearers.is_empty() {
-            return;
-        }
-        if inner.lines.take(now).is_err() {
-            inner.left_out += 1;
-            return;
-        }
-        let missing = std::mem::take(&mut inner.left_out);
-        let mut all = Vec::with_capacity(2);
-        if missing > 0 {
-            let note = LogLine::left_out(server, missing);
-            all.push((for_whom(&note, &inner), note));
-        }
-        drop(inner);
-        all.push((hearers, line));
-        for (hearers, line) in all {
+        let heard = self.lock().listeners.logged(server, params, audience, now);
+        for (hearers, line) in heard {
             hearers.iter().for_each(|hearer| hearer.logged(&line));
         }
     }
@@ -363,23 +318,10 @@ impl Followers {
 
 impl Inner {
     /// Drops resources that nobody follows and the server knows nothing of.
-    fn tidy(&mut self) {
-        self.resources.retain(|_, resource| resource.is_needed());
-    }
-
-    /// The level to be told: the most verbose that a client wants. Without clients a verbose server is
-    /// calmed down; the level it began with is not known.
-    fn level_wanted(&self) -> Option<LogLevel> {
-        let told = match self.level {
-            Level::Telling(_) => return None,
-            Level::Untold => None,
-            Level::Told(level) => Some(level),
-        };
-        let wanted = self.listeners.values().map(|(level, _)| *level).min();
-        match wanted {
-            Some(level) => Some(level).filter(|level| told != Some(*level)),
-            None => told.filter(|told| *told < LogLevel::Info).map(|_| LogLevel::Info),
-        }
+    fn tidy(&mut self, own: Own) {
+        // Of its own resources nobody has to be told that the last follower is gone.
+        self.resources
+            .retain(|_, resource| resource.is_needed() && (own == Own::No || !resource.clients.is_empty()));
     }
 }
 

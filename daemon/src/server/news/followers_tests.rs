@@ -1,7 +1,10 @@
 //! Who follows what, and what a server hears of it.
 
+use super::super::hearer::LogLine;
+use super::super::listeners::LINES;
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 #[derive(Debug, Default)]
 struct Heard {

@@ -7,6 +7,7 @@
 
 pub mod followers;
 pub mod hearer;
+mod listeners;
 mod resource;
 
 use super::handle::{ServerFact, ServerHandle};

@@ -1,4 +1,5 @@
-//! The stream that a server may offer for what it says on its own (GET, 2025-03-26 to 2025-11-25).
+//! The stream that a server may offer for what it says on its own: a GET from 2025-03-26 to 2025-11-25,
+//! `subscriptions/listen` from 2026-07-28.
 //!
 //! Promise: it is a convenience: nothing that happens here fails a call, asks for a login or ends
 //! the session. A refusal is asked about again rarely; a stream that ends is opened again for as long
@@ -7,9 +8,11 @@
 use super::answer::Media;
 use super::events::Events;
 use super::exchange::{Heard, media, of_event};
-use super::link::{Ask, Link, Login};
+use super::link::{Ask, Link};
 use super::names;
-use reqwest::header::{HeaderMap, HeaderValue};
+use crate::server::wire::inbound::Inbound;
+use reqwest::Method;
+use reqwest::header::HeaderValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,15 +45,18 @@ impl Opened {
 ///
 /// # Cancel safety
 /// Dropping the future closes the stream.
-pub(crate) async fn listen(link: Arc<Link>, headers: HeaderMap, heard: mpsc::Sender<Heard>, open: Opened) {
+pub(crate) async fn listen(link: Arc<Link>, ask: Ask, heard: mpsc::Sender<Heard>, open: Opened) {
     let mut wait = FIRST;
     let mut last_id: Option<String> = None;
     loop {
-        let mut headers = headers.clone();
-        if let Some(id) = last_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(names::LAST_EVENT, id);
+        let mut ask = ask.clone();
+        // Only the older revisions number events; a subscription is simply made again.
+        if let (&Method::GET, Some(id)) = (&ask.method, &last_id)
+            && let Ok(id) = HeaderValue::from_str(id)
+        {
+            ask.headers.insert(names::LAST_EVENT, id);
         }
-        let pause = match link.send(&Ask::get(headers, Login::Reported)).await {
+        let pause = match link.send(&ask).await {
             Ok(response) if response.status().is_success() && media(&response) == Media::Events => {
                 let opened = Instant::now();
                 let mut events = Events::of(response, link.max_body);
@@ -84,6 +90,10 @@ async fn follow(events: &mut Events, heard: &mpsc::Sender<Heard>) -> bool {
     while let Some(Ok(event)) = events.next().await {
         spoke = true;
         for message in of_event(event).await {
+            if matches!(message, Inbound::Answer { id: Some(0), .. }) {
+                // Nothing was asked here but the stream itself.
+                continue;
+            }
             if heard.send(Heard::Message { from: None, message }).await.is_err() {
                 return spoke;
             }

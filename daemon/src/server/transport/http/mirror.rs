@@ -108,6 +108,15 @@ fn shown(value: &Value) -> Option<String> {
     }
 }
 
+/// Why a tool with this input schema must not be offered, if so.
+pub fn broken(schema: &RawValue) -> Option<String> {
+    if !schema.get().contains(KEY) {
+        return None;
+    }
+    let schema = serde_json::from_str(schema.get()).ok()?;
+    mirrored(&schema).err().map(|error| error.to_string())
+}
+
 /// The annotated properties of a tool's input schema.
 ///
 /// # Errors

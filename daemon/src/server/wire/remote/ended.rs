@@ -40,7 +40,11 @@ impl RemoteWire {
                 if open.method == "initialize" && self.remote.kind == RemoteKind::Auto {
                     (self.remote.learned)(RemoteKind::Streamable);
                 }
+                let discovered = open.method == "server/discover";
                 self.finish_with(id, Err(WireError::Malformed));
+                if discovered {
+                    self.listen();
+                }
             }
             // The answer comes on another stream, if there is one.
             Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listens.is_set() => {}
@@ -111,6 +115,10 @@ impl RemoteWire {
             self.held.push(id);
             self.open_stream();
             return;
+        }
+        if matches!(self.mode, Mode::Legacy { .. }) && matches!(refusal.status, 404 | 410) {
+            // Its session is in the address that it gave; only a new stream brings another.
+            self.ending = Some(EndReason::Io(format!("the server lost the session: {refusal}")));
         }
         self.finish_with(id, Err(WireError::Http(refusal)));
     }

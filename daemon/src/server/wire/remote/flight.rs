@@ -218,9 +218,11 @@ impl RemoteWire {
         if self.session.era() != Era::PerRequest {
             return;
         }
-        let listed = from.and_then(|id| self.open.get(&id)).is_some_and(|open| open.method == "tools/list");
-        if let (true, Inbound::Answer { body: Body::Result(result), .. }) = (listed, message) {
-            self.session.mirror.learn(result);
+        let Inbound::Answer { body: Body::Result(result), .. } = message else { return };
+        match from.and_then(|id| self.open.get(&id)).map(|open| open.method.as_ref()) {
+            Some("tools/list") => self.session.mirror.learn(result),
+            Some("server/discover") => self.discovered(result),
+            _ => {}
         }
     }
 }

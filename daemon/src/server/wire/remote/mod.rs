@@ -325,12 +325,11 @@ impl RemoteWire {
     fn listen(&mut self) {
         self.listens = Opened::default();
         self.listening = match self.mode {
-            Mode::Streamable if self.session.may_listen() => {
-                let headers = self.session.headers();
+            Mode::Streamable => self.news().map(|ask| -> BoxFuture<'static, ()> {
                 let (link, heard) = (self.remote.link.clone(), self.heard_in.clone());
-                Some(Box::pin(listen::listen(link, headers, heard, self.listens.clone())))
-            }
-            Mode::Streamable | Mode::Legacy { .. } => None,
+                Box::pin(listen::listen(link, ask, heard, self.listens.clone()))
+            }),
+            Mode::Legacy { .. } => None,
         };
     }
 

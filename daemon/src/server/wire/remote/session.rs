@@ -4,11 +4,11 @@
 //! loses every session at once is not asked for ever.
 
 use super::super::inbound::{Body, Inbound};
-use super::super::lines::{notification_line, request_line};
+use super::super::lines::{notification_line, per_request_line, request_line};
 use super::flight::header;
 use super::{EndReason, RemoteWire};
 use crate::jsonrpc::era::{self, Era};
-use crate::jsonrpc::splice::Members;
+use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::server::transport::http::body::Written;
 use crate::server::transport::http::exchange::{Ended, Heard, Opens, Post, exchange};
 use crate::server::transport::http::link::{Ask, Link, Login, SendError};
@@ -29,8 +29,10 @@ const RENEWAL: Duration = Duration::from_secs(30);
 /// Time for the server to hear that the session is over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Our id for `initialize` in a renewal; ids of requests begin at 1.
-const RENEWAL_ID: u64 = 0;
+/// The id of what the connection asks for itself; ids of requests begin at 1.
+const OWN_ID: u64 = 0;
+
+const LISTEN: &str = "subscriptions/listen";
 
 /// Whether requests may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(super) struct Session {
     pub(super) fruitless: u32,
     /// Arguments that servers want in headers.
     pub(super) mirror: Mirror,
+    /// What a server without handshake offers news about: params of `subscriptions/listen`.
+    news: Option<Box<RawValue>>,
 }
 
 /// A session that was opened anew.
@@ -110,11 +114,6 @@ impl Session {
         headers
     }
 
-    /// Whether the server may have a stream for what it says on its own.
-    pub(super) fn may_listen(&self) -> bool {
-        self.era() == Era::Initialize
-    }
-
     /// Whether a broken stream may be taken up again.
     pub(super) fn may_resume(&self) -> bool {
         self.agreed.is_some_and(|(_, era)| era == Era::Initialize)
@@ -126,7 +125,50 @@ impl Session {
     }
 }
 
+/// The params of `subscriptions/listen` for a server with these capabilities; `None`: it has no news.
+fn news_of(discovery: &RawValue) -> Option<Box<RawValue>> {
+    let members = Members::parse(discovery).ok()?;
+    let capabilities = Members::parse(members.get("capabilities")?).ok()?;
+    let mut filter = ObjectWriter::default();
+    let mut any = false;
+    for (capability, wish) in [
+        ("tools", "toolsListChanged"),
+        ("resources", "resourcesListChanged"),
+        ("prompts", "promptsListChanged"),
+    ] {
+        let declared =
+            capabilities.get(capability).and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        if declared.get("listChanged").is_some_and(|raw| raw.get() == "true") {
+            filter.member(wish, "true");
+            any = true;
+        }
+    }
+    let mut params = ObjectWriter::default();
+    params.member("notifications", filter.finish().get());
+    any.then(|| params.finish())
+}
+
 impl RemoteWire {
+    /// Takes note of what the server offers news about.
+    pub(super) fn discovered(&mut self, discovery: &RawValue) {
+        self.session.news = news_of(discovery);
+    }
+
+    /// The request whose answer is the stream of what the server says on its own.
+    pub(super) fn news(&self) -> Option<Ask> {
+        let headers = self.session.headers();
+        match self.session.era() {
+            Era::Initialize => Some(Ask::get(headers, Login::Reported)),
+            Era::PerRequest => {
+                let params = self.session.news.as_deref()?;
+                let line = per_request_line(OWN_ID, LISTEN, Some(params), self.session.revision());
+                let mut ask = Ask::post(Bytes::from(line), headers, Written::default());
+                ask.headers.insert(names::METHOD, names::value(LISTEN));
+                Some(Ask { login: Login::Reported, ..ask })
+            }
+        }
+    }
+
     /// Opens the session anew, once for everybody who waits.
     pub(super) fn renew(&mut self) {
         if self.renewal.is_some() {
@@ -134,7 +176,7 @@ impl RemoteWire {
         }
         self.gate = Gate::Renewing;
         self.listening = None;
-        let line = request_line(RENEWAL_ID, "initialize", self.session.opening.as_deref(), false);
+        let line = request_line(OWN_ID, "initialize", self.session.opening.as_deref(), false);
         let renewal = renew(self.remote.link.clone(), self.core.stats.clone(), Bytes::from(line));
         self.renewal = Some(Box::pin(async move {
             tokio::time::timeout(RENEWAL, renewal)
@@ -164,7 +206,7 @@ impl RemoteWire {
 async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Renewed, EndReason> {
     let (heard_in, mut heard) = mpsc::channel(16);
     let ask = Ask::post(line, HeaderMap::new(), Written::default());
-    let post = Post { id: Some(RENEWAL_ID), ask, resume: None, opens: Opens::Session };
+    let post = Post { id: Some(OWN_ID), ask, resume: None, opens: Opens::Session };
     let opening = exchange(link.clone(), stats.clone(), post, heard_in);
     tokio::pin!(opening);
     let mut renewed = Renewed { id: None, revision: None };
@@ -172,7 +214,7 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     let mut note = |heard: Heard, answered: &mut bool| match heard {
         Heard::Session(id) => renewed.id = id,
         Heard::Message {
-            message: Inbound::Answer { id: Some(RENEWAL_ID), body: Body::Result(result), .. },
+            message: Inbound::Answer { id: Some(OWN_ID), body: Body::Result(result), .. },
             ..
         } => {
             let offered = Members::parse(&result).ok();
