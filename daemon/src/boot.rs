@@ -12,7 +12,7 @@ use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
-use crate::conversations::watch::{State, Watch, WatchStatus};
+use crate::conversations::watch::Watch;
 use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
@@ -22,7 +22,7 @@ use crate::names::ServerName;
 use crate::observe::Observe;
 use crate::paths::Paths;
 use crate::redact::Redactor;
-use crate::reload::{ReloadTask, Reloader};
+use crate::reload::ReloadTask;
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
 use crate::server::base_env::BaseEnv;
@@ -48,6 +48,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
+use crate::triggers;
 use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
@@ -219,7 +220,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
-    groups.inner.spawn(reload_on_arrival(events.status(), reloader.clone()));
+    groups.inner.spawn(triggers::on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -265,9 +266,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(triggers::on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
-    groups.inner.spawn(reload_on_manager(base, reloader.clone()));
+    groups.inner.spawn(triggers::on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
@@ -390,7 +391,7 @@ async fn reap(paths: &Paths) {
     let ledger = paths.ledger.clone();
     let report = tokio::task::spawn_blocking(move || reaper::reap_leftovers(&ledger, GUARD_PATIENCE)).await;
     match report {
-        Ok(report) => log_reaped(&report),
+        Ok(report) => report.log(),
         Err(error) => tracing::error!(%error, "looking for leftovers failed"),
     }
 }
@@ -445,52 +446,6 @@ fn start_logs(
     };
     logs::init(&options, server_logs.own(), redact)?;
     Ok(server_logs)
-}
-
-fn log_reaped(report: &reaper::ReapReport) {
-    for (server, ended) in &report.ended {
-        tracing::warn!(
-            server,
-            pid = ended.pid,
-            process = ended.name,
-            "ended a process that an earlier daemon left"
-        );
-    }
-    if !report.survivors.is_empty() {
-        let pids: Vec<String> = report.survivors.iter().map(ToString::to_string).collect();
-        tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
-    }
-    tracing::debug!(
-        ended = report.ended.len(),
-        spared = report.spared.len(),
-        containers = report.containers,
-        waited_ms = report.waited.as_millis(),
-        "looked for leftovers"
-    );
-}
-
-async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
-    while changes.changed().await.is_ok() {
-        reloader.reload().await;
-    }
-}
-
-/// Conversations that appear are offered at once.
-async fn reload_on_arrival(mut status: watch::Receiver<WatchStatus>, reloader: Reloader) {
-    while status.wait_for(|status| status.state == State::Missing).await.is_ok()
-        && status.wait_for(|status| status.state == State::Following).await.is_ok()
-    {
-        reloader.poke();
-    }
-}
-
-/// The user manager's variables come late; the secrets among them must be masked all the same.
-async fn reload_on_manager(mut base: watch::Receiver<Arc<BaseEnv>>, reloader: Reloader) {
-    while base.changed().await.is_ok() {
-        if !base.borrow_and_update().manager.is_empty() {
-            reloader.poke();
-        }
-    }
 }
 
 /// The first client must not see an empty list because it came early.

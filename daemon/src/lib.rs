@@ -33,4 +33,5 @@ pub mod signals;
 pub mod store;
 pub mod tasks;
 pub mod telemetry;
+mod triggers;
 pub mod watchdog;

@@ -22,6 +22,7 @@ pub mod pace;
 pub mod package;
 pub mod pages;
 pub mod places;
+mod problem;
 pub(crate) mod refresh;
 pub mod remote;
 pub mod shell_query;
