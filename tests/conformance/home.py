@@ -47,7 +47,7 @@ class Daemon:
     def ctl(self, *args):
         done = subprocess.run([self.ctl_binary, *args], env=self.env, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        if args[1] != "status":
+        if args[1] not in ("status", "tools"):
             print(f"$ hermesctl {' '.join(args)} -> {done.returncode}\n{out[:1500]}{err[:1500]}", flush=True)
         return done.returncode, out
 
@@ -66,6 +66,16 @@ class Daemon:
                 return status
             time.sleep(0.1)
         return self.status()
+
+    def tools(self):
+        """What clients see, once they see something: the catalogue follows a start after a moment."""
+        end = time.monotonic() + 10
+        while True:
+            code, out = self.ctl("--json", "tools", "--server", "s")
+            tools = json.loads(out) if code == 0 and out.strip() else []
+            if tools or time.monotonic() > end:
+                return tools
+            time.sleep(0.2)
 
     def login(self):
         """True when it is complete."""

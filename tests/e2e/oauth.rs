@@ -264,7 +264,8 @@ fn a_login_of_hermes_agent_is_taken_over() {
     });
     fs::write(w.home().join("mcp-tokens/r.client.json"), client.to_string()).unwrap();
     let _daemon = w.start();
-    call(&w).succeeds();
+    let mut client = w.client(&["r"]);
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "hi"})), "hi");
     let asked = fake.grants().token_requests[0].clone();
     assert_eq!(asked["client_id"], "client-of-the-agent");
     let file = tokens(&w);
@@ -356,7 +357,7 @@ fn a_browser_is_opened_without_a_shell_and_not_over_ssh() {
     fs::set_permissions(bin.join("xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let w = w.env("PATH", &path);
-    let _daemon = w.start();
+    let daemon = w.start();
     let mut login = Login::begin(&w, &[]);
     let url = login.url();
     let said = wait_some("the browser was started", SOON, || {
@@ -370,6 +371,7 @@ fn a_browser_is_opened_without_a_shell_and_not_over_ssh() {
     joined.end().succeeds();
     login.end().succeeds();
     assert!(!opened(&w).exists());
+    drop(daemon);
 }
 
 /// The options below `oauth:` do what they say.
@@ -414,4 +416,27 @@ fn each_option_of_oauth_is_carried_out() {
     log_in(&w).succeeds();
     let registration = registered.http.seen().into_iter().find(|got| got.target == "/register").unwrap();
     assert_eq!(registration.json["client_name"], "Mine");
+}
+
+/// A machine logs in with the client's own credentials: no person, no browser, also after a refusal.
+#[test]
+fn the_grant_of_client_credentials_needs_nobody() {
+    let fake = OauthFake::start();
+    fake.grants()
+        .metadata
+        .insert("token_endpoint_auth_methods_supported".into(), json!(["client_secret_post"]));
+    let options = "oauth: {grant: client_credentials, client_id: robot, client_secret: robot-secret}";
+    let w = with(&fake, &[options]);
+    let _daemon = w.start();
+    let mut client = w.client(&["r"]);
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "hi"})), "hi");
+    fake.grants().access = Some("voided-by-the-server".into());
+    assert_eq!(client.text("mcp_r_echo", &json!({"text": "again"})), "again");
+    let grants = fake.grants();
+    assert!(
+        grants.token_requests.iter().all(|form| form["scope"] == "tools:use"),
+        "{:?}",
+        grants.token_requests
+    );
+    assert!(grants.authorized.is_empty());
 }

@@ -157,6 +157,8 @@ fn token(grants: &mut Grants, asked: BTreeMap<String, String>, answer: &mut Answ
             (grants.access, grants.refresh) = (None, None);
         }
         good
+    } else if is("grant_type", "client_credentials") {
+        is("client_secret", "robot-secret") && asked.contains_key("resource")
     } else {
         is("code", "good-code") && asked.contains_key("code_verifier") && asked.contains_key("resource")
     };

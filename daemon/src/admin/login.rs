@@ -22,7 +22,7 @@ use tonic::Status;
 /// How long the start after a login is waited for before the login is called done anyway.
 const START_WAIT: Duration = Duration::from_secs(30);
 /// How long the catalogue may take to show the tools of a server that just started.
-const SHOWN_WAIT: Duration = Duration::from_secs(2);
+const SHOWN_WAIT: Duration = Duration::from_secs(10);
 /// How long the server may take to notice that its login is gone.
 const LOGOUT_WAIT: Duration = Duration::from_secs(5);
 

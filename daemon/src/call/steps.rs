@@ -110,7 +110,10 @@ impl CallPath {
     /// Forgets limits, waiting calls and subscriptions of a client that is gone.
     pub fn forget_client(&self, client: ClientId) {
         lock(&self.limits).forget(client);
-        self.desk.forget(client);
+        // All clients go with the daemon; what waits then lapses, and nobody took it back.
+        if !self.around.stopping.is_cancelled() {
+            self.desk.forget(client);
+        }
         self.stop_following(client);
     }
 

@@ -92,6 +92,26 @@ fn oauth_options_are_read_and_beat_an_authorization_header() {
 }
 
 #[test]
+fn oauth_options_that_cannot_work_are_said_when_the_file_is_read() {
+    let robot = "oauth: {grant: client_credentials, client_id: i, client_secret: s3cr3t-value, private_network: true}";
+    let oauth = http(&with(&["auth: oauth", robot])).oauth.clone().expect("oauth");
+    assert_eq!((oauth.grant, oauth.private_network), (OauthGrant::ClientCredentials, true));
+    let described = "oauth: {client_metadata_url: 'https://me.example/client.json'}";
+    let oauth = http(&with(&["auth: oauth", described])).oauth.clone().expect("oauth");
+    assert_eq!(oauth.client_metadata_url.as_deref(), Some("https://me.example/client.json"));
+    for (bad, said) in [
+        ("oauth: {grant: client_credentials}", "client_secret"),
+        ("oauth: {client_metadata_url: 'http://me.example/c.json'}", "https"),
+        ("oauth: {client_metadata_url: 'https://me.example/'}", "path"),
+        ("oauth: {grant: password}", "password"),
+    ] {
+        let config = one(&["url: https://h", "auth: oauth", bad], &[]);
+        let text = format!("{:?}", config.findings);
+        assert!(text.contains(said), "{bad}: {text}");
+    }
+}
+
+#[test]
 fn tls_options_are_read_with_home_expanded() {
     let server = with(&["ssl_verify: ~/ca.pem", "client_cert: ~/c.pem", "client_key: /exists/k.pem"]);
     let tls = &http(&server).tls;
