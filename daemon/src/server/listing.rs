@@ -4,6 +4,7 @@
 //! costs its neighbours. Items are kept raw, so unknown members pass through. May not touch: the
 //! wire (`pages` fetches), exposed names, filters.
 
+use super::annotations::Annotations;
 pub use super::problem::{Note, Problem};
 use crate::jsonrpc::depth;
 use crate::jsonrpc::splice::{self, Members};
@@ -75,21 +76,6 @@ impl fmt::Display for ListKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.method())
     }
-}
-
-/// `annotations` of a tool. `None`: not said.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Annotations {
-    /// `title`.
-    pub title: Option<String>,
-    /// `readOnlyHint`.
-    pub read_only: Option<bool>,
-    /// `destructiveHint`.
-    pub destructive: Option<bool>,
-    /// `idempotentHint`.
-    pub idempotent: Option<bool>,
-    /// `openWorldHint`.
-    pub open_world: Option<bool>,
 }
 
 /// One tool.
@@ -401,24 +387,12 @@ fn tool(name: String, raw: &RawValue, members: &Members<'_>) -> (ToolItem, Optio
             .get("outputSchema")
             .filter(|s| s.get().starts_with('{'))
             .map(ToOwned::to_owned),
-        annotations: members.get("annotations").map(annotations).unwrap_or_default(),
+        annotations: members.get("annotations").map(Annotations::read).unwrap_or_default(),
         name: RawTool::new(name),
         input_schema,
         raw,
     };
     (item, repaired)
-}
-
-fn annotations(raw: &RawValue) -> Annotations {
-    let Ok(members) = Members::parse(raw) else { return Annotations::default() };
-    let flag = |key| members.get(key).and_then(|raw| serde_json::from_str::<bool>(raw.get()).ok());
-    Annotations {
-        title: owned(&members, "title"),
-        read_only: flag("readOnlyHint"),
-        destructive: flag("destructiveHint"),
-        idempotent: flag("idempotentHint"),
-        open_world: flag("openWorldHint"),
-    }
 }
 
 fn owned(members: &Members<'_>, key: &str) -> Option<String> {

@@ -1,5 +1,6 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
+pub mod annotations;
 mod asked;
 pub mod base_env;
 pub(crate) mod body;
