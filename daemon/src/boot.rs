@@ -214,6 +214,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
+    calls.resume_approvals().await;
+    groups.inner.spawn(calls.clone().keep_approvals(groups.inner.stop_signal()));
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
@@ -495,7 +497,7 @@ async fn reload_on_manager(mut base: watch::Receiver<Arc<BaseEnv>>, reloader: Re
 async fn first_catalog(catalog: &watch::Receiver<Arc<Catalog>>) {
     let mut catalog = catalog.clone();
     // An error means that reconcile ended; the daemon ends with it.
-    let _ = tokio::time::timeout(Duration::from_secs(2), catalog.wait_for(|c| c.revision() > 0)).await;
+    let _ = tokio::time::timeout(Duration::from_secs(10), catalog.wait_for(|c| c.revision() > 0)).await;
 }
 
 async fn serve_admin(listener: tokio::net::UnixListener, admin: service::Admin, stop: CancellationToken) {

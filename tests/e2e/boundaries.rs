@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn sources(dir: &str) -> Vec<(String, String)> {
+pub(crate) fn sources(dir: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut todo = vec![root().join(dir)];
     while let Some(dir) = todo.pop() {

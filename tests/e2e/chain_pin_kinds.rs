@@ -41,6 +41,11 @@ fn listed(client: &mut Shim, method: &str, member: &str) -> Vec<Value> {
     client.request(method, &json!({}))["result"][member].as_array().unwrap().clone()
 }
 
+/// The instructions that a new client gets.
+fn greeting(w: &World) -> String {
+    w.shim().initialize()["instructions"].to_string()
+}
+
 /// Prompts, resources, templates and instructions that say something new are neither listed nor used
 /// under `pin: block`, by no way round, until they are approved.
 #[test]
@@ -90,8 +95,10 @@ fn changed_prompts_resources_and_instructions_wait_for_approval_under_block() {
     w.ctl(["pins", "approve", "w", "ask", "--kind", "prompt"]).succeeds();
     wait_for("the prompt is back", SOON, || listed(&mut client, "prompts/list", "prompts").len() == 1);
     assert_eq!(listed(&mut client, "resources/list", "resources"), [] as [Value; 0]);
+    assert!(!greeting(&w).contains("second"), "withheld instructions greet nobody");
     w.ctl(["pins", "approve", "w"]).succeeds();
     wait_for("all is back", SOON, || listed(&mut client, "resources/list", "resources").len() == 1);
+    wait_for("the instructions are back", SOON, || greeting(&w).contains("second"));
     assert_eq!(client.request("resources/read", &json!({"uri": "row://7"}))["error"], Value::Null);
 }
 

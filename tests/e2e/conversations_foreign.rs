@@ -179,3 +179,28 @@ fn a_database_that_appears_later_is_read() {
     let some = client.call("conversations_list", &json!({"include_local": true}));
     assert!(some["structuredContent"]["count"].as_u64() > Some(0), "{some}");
 }
+
+/// All clients are served by one reader: one daemon, and one thread in it, whoever asks at the same time.
+#[test]
+fn clients_share_one_reader() {
+    let w = recorded();
+    let daemon = w.start();
+    let mut clients: Vec<Shim> = (0..8).map(|_| client(&w)).collect();
+    let readers = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.trim() == "conversations").count()
+    };
+    for _ in 0..3 {
+        let arguments = json!({"session_key": "agent:main:telegram:dm:6308981865"});
+        let calls: Vec<Value> =
+            clients.iter_mut().map(|client| client.begin_call("messages_read", &arguments)).collect();
+        let answers: Vec<Value> = clients
+            .iter_mut()
+            .zip(&calls)
+            .map(|(client, call)| client.reply(call)["result"].clone())
+            .collect();
+        assert!(answers.iter().all(|answer| *answer == answers[0] && answer["isError"] == false));
+        assert_eq!(readers(), 1);
+    }
+}

@@ -227,3 +227,24 @@ fn a_followed_server_is_not_idle() {
     unsubscribe(&mut a, "note://one");
     w.wait_phase("w", "stopped");
 }
+
+/// However many updates a server sends, the last one is not lost, and a client is not drowned.
+#[test]
+fn a_flood_of_updates_is_thinned_and_its_end_is_told() {
+    let w = world().server("w", script());
+    let _daemon = w.start();
+    let mut a = client_of(&w, &["w"]);
+    subscribe(&mut a, "note://one");
+    subscribe(&mut a, "note://two");
+    let start = std::time::Instant::now();
+    let flood = json!({"method": UPDATED, "params": {"uri": "note://one"}, "times": 5000});
+    a.call("mcp_w_notify", &flood);
+    a.call("mcp_w_notify", &json!({"method": UPDATED, "params": {"uri": "note://two"}}));
+    let mut seen = Vec::new();
+    wait_for("the last update is told", SOON, || {
+        seen.extend(a.arrived(UPDATED).into_iter().map(|m| m["params"]["uri"].as_str().unwrap().to_owned()));
+        seen.contains(&"note://two".to_owned())
+    });
+    let allowed = 20 + start.elapsed().as_millis() / 250;
+    assert!(seen.len() as u128 <= allowed, "{} of 5001, {allowed} allowed", seen.len());
+}

@@ -190,6 +190,31 @@ fn a_start_that_is_asked_to_wait_waits() {
     assert!(times[1] - times[0] >= Duration::from_secs(12));
 }
 
+/// A call of a server that asked for a minute is told so at once.
+#[test]
+fn nobody_waits_for_a_server_that_asked_for_a_minute() {
+    let busy = Arc::new(AtomicBool::new(false));
+    let is_busy = busy.clone();
+    let fake = HttpFake::start(move |got, answer| {
+        if is_busy.load(Ordering::Relaxed) {
+            answer.status(503, &[("retry-after", "60")], "restarting");
+        } else {
+            plain_server(got, answer);
+        }
+    });
+    let w = with(&fake, &[]);
+    let _daemon = w.start();
+    let mut client = w.client(&["r"]);
+    busy.store(true, Ordering::Relaxed);
+    w.ctl(["servers", "restart", "r"]);
+    w.wait_phase("r", "backing_off");
+    let begun = Instant::now();
+    let result = client.call("mcp_r_echo", &json!({"text": "x"}));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(result["_meta"]["retry_after_ms"].as_u64().unwrap() > 20_000, "{result}");
+    assert_eq!(result["_meta"]["delivery"], "not_written");
+}
+
 /// A server that is restarted costs a client one failed or repeated call at most.
 #[test]
 fn a_restarted_server_costs_one_call_at_most() {

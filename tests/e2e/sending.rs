@@ -210,6 +210,34 @@ fn the_token_stays_where_it_is() {
     }
 }
 
+/// `hermesd.builtin.approval` holds a message until a person has decided, and looking at approvals never waits.
+#[test]
+fn a_message_waits_for_a_person_where_the_configuration_says_so() {
+    let api = ChatApi::friendly();
+    let w = recorded(&api, "hermesd:\n  builtin: { approval: destructive }\n");
+    let _daemon = w.start();
+    let mut shim = client(&w);
+    let call = shim.begin_call("messages_send", &json!({"target": MUM, "message": "may I?"}));
+    let waiting = || w.ctl(["approvals", "--json"]).succeeds().json()["waiting"][0].clone();
+    wait_for("the call waits", SOON, || waiting()["tool"] == "messages_send");
+    assert_eq!(waiting()["server"], "hermes");
+    assert_eq!(api.requests().len(), 0);
+    // Another client sees it too, and reading waits for nobody.
+    let mut other = client(&w);
+    let listed = other.call("permissions_list_open", &json!({}));
+    assert_eq!(listed["structuredContent"]["approvals"][0]["tool"], "messages_send", "{listed}");
+    assert_ne!(other.call("channels_list", &json!({}))["isError"], true);
+    w.ctl(["approvals", "respond", waiting()["id"].as_str().unwrap(), "allow-once"]).succeeds();
+    let answer = shim.reply(&call);
+    assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+    assert_eq!(api.requests().len(), 1);
+    let call = shim.begin_call("messages_send", &json!({"target": MUM, "message": "and now?"}));
+    wait_for("the call waits", SOON, || waiting()["tool"] == "messages_send");
+    w.ctl(["approvals", "respond", waiting()["id"].as_str().unwrap(), "deny"]).succeeds();
+    assert_eq!(shim.reply(&call)["result"]["_meta"]["kind"], "approval_denied");
+    assert_eq!(api.requests().len(), 1);
+}
+
 /// A missing variable is found by `config check`, with its line.
 #[test]
 fn a_credential_that_is_missing_is_a_finding() {

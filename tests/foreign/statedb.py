@@ -5,6 +5,7 @@ usage: statedb.py upgrade HOME              make a schema 13 home one of schema 
        statedb.py random HOME SEED          replace the databases by random ones; prints cases to check
        statedb.py hold HOME ready-file      hold a write transaction open until stdin ends
        statedb.py big HOME SESSIONS MESSAGES     one session of MESSAGES, SESSIONS conversations
+       statedb.py bigfile HOME SESSIONS     so many conversations in sessions.json
 
 What a reader should answer is worked out here a second time, from the rows as this program reads them.
 """
@@ -417,10 +418,25 @@ def big(home, sessions, messages):
     db.close()
 
 
+def big_file(home, sessions):
+    (home / "sessions").mkdir()
+    sample = {"suspended": False, "resume_pending": False, "resume_reason": None, "is_fresh_reset": False, "was_auto_reset": False}
+    counts = {f"{name}_tokens": 0 for name in ("input", "output", "cache_read", "cache_write", "total", "last_prompt")}
+    entries = {}
+    for number in range(sessions):
+        key = f"agent:main:telegram:dm:{number}"
+        origin = {"platform": "telegram", "chat_id": str(number), "chat_name": f"Person {number}", "chat_type": "dm"}
+        origin |= {"user_id": str(number), "user_name": f"Person {number}", "thread_id": None, "chat_topic": None}
+        at = datetime.datetime.fromtimestamp(1779000000 + number * 7919 % 10**6, datetime.timezone.utc).replace(tzinfo=None).isoformat()
+        names = {"session_key": key, "session_id": f"s{number}", "created_at": at, "updated_at": at, "display_name": f"Person {number}"}
+        entries[key] = {**names, "platform": "telegram", "chat_type": "dm", **counts, **sample, "origin": origin}
+    (home / "sessions/sessions.json").write_text(json.dumps(entries, indent=2))
+
+
 def main():
     verb, home, *rest = sys.argv[1:]
     home = pathlib.Path(home)
-    {"upgrade": upgrade, "random": lambda h, s: random_home(h, int(s)), "hold": hold, "big": lambda h, s, m: big(h, int(s), int(m))}[verb](home, *rest)
+    {"upgrade": upgrade, "random": lambda h, s: random_home(h, int(s)), "hold": hold, "big": lambda h, s, m: big(h, int(s), int(m)), "bigfile": lambda h, s: big_file(h, int(s))}[verb](home, *rest)
 
 
 if __name__ == "__main__":

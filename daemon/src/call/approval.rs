@@ -13,7 +13,7 @@ use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::Tool;
-use crate::config::ServerConfig;
+use crate::config::ApprovalPolicy;
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::{ClientId, RawTool, ServerName};
 use crate::policy::approvals::{
@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// How long a call waits before its client is told to repeat it. Clients give up after about 60 s.
@@ -37,6 +37,11 @@ pub const ANSWER: Duration = Duration::from_secs(45);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// Bytes of the arguments that people are shown.
 const SHOWN: usize = 4096;
+
+/// Kind of the event when a call begins to wait.
+pub(super) const REQUESTED: &str = "approval_requested";
+/// Kind of the event when it ends, decided or not.
+pub(super) const RESOLVED: &str = "approval_resolved";
 
 /// Why a gated call did not pass. `Display` is written for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +70,14 @@ pub enum ApprovalError {
         /// `approval_timeout`.
         limit: Duration,
     },
+    /// Nobody decided before the daemon was told to end.
+    #[error(
+        "hermesd ends and nobody had allowed it (approval {id}, which lapsed); repeat the call when hermesd is back"
+    )]
+    Ending {
+        /// The number people saw.
+        id: u64,
+    },
     /// Too many calls wait.
     #[error("{0}")]
     Crowded(Crowded),
@@ -86,6 +99,7 @@ impl ApprovalError {
             Self::Waiting { .. } => "approval_waiting",
             Self::Denied { .. } => "approval_denied",
             Self::TimedOut { .. } => "approval_timeout",
+            Self::Ending { .. } => "approval_lapsed",
             Self::Crowded(_) => "approval_crowded",
             Self::Ambiguous { .. } => "invalid_arguments",
             Self::Changed => "approval_changed",
@@ -99,7 +113,9 @@ type AlwaysAllowed = BTreeMap<(ServerName, RawTool), [u8; 32]>;
 /// Waiting calls and standing answers.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    approvals: Mutex<Approvals>,
+    pub(super) approvals: Mutex<Approvals>,
+    /// Told when a call begins to wait, or stops without a decision.
+    pub(super) changed: Notify,
     /// Calls about which a client's user is being asked.
     pub(super) asked: Mutex<BTreeSet<u64>>,
     /// Calls that wait now, by entry.
@@ -114,7 +130,10 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) struct Gated<'a> {
     pub(super) caller: &'a Caller,
-    pub(super) config: &'a ServerConfig,
+    /// Which calls wait.
+    pub(super) policy: &'a ApprovalPolicy,
+    /// How long.
+    pub(super) timeout: Duration,
     pub(super) tool: &'a Tool,
     pub(super) call: &'a ToolCall,
     /// What would be sent.
@@ -138,6 +157,7 @@ impl Desk {
     /// Forgets the calls of a client that is gone.
     pub(super) fn forget(&self, client: ClientId) {
         lock(&self.approvals).forget(client);
+        self.changed.notify_one();
     }
 
     async fn stands(&self, store: &Store, bound: &Bound) -> bool {
@@ -197,6 +217,7 @@ impl Drop for Waiting<'_> {
         drop(waiters);
         if !kept {
             lock(&self.desk.approvals).withdraw(self.id);
+            self.desk.changed.notify_one();
         }
     }
 }
@@ -212,10 +233,10 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let Gated { caller, config, tool, upstream, .. } = gated;
+        let Gated { caller, policy, tool, upstream, .. } = gated;
         let (server, raw) = self.names(tool);
         let hints = tool.hints;
-        if !is_gated(&config.approval, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
+        if !is_gated(policy, raw.as_str(), tool.name.as_str(), hints.read_only, hints.destructive) {
             return Ok(Passed::Free);
         }
         if let Some(name) = upstream.arguments().and_then(repeated) {
@@ -247,7 +268,7 @@ impl CallPath {
     where
         S: Fn(Box<RawValue>) + Sync,
     {
-        let (started, limit) = (Instant::now(), gated.config.approval_timeout);
+        let (started, limit) = (Instant::now(), gated.timeout);
         let mut decided = self.desk.decided.subscribe();
         let mut is_new = false;
         let shown = || {
@@ -262,7 +283,8 @@ impl CallPath {
             let client = gated.caller.client;
             tracing::info!(id, server = %bound.server, tool = %bound.tool, %client, "a call waits for approval");
             let body = requested(bound, id);
-            self.tell("approval_requested", body).await;
+            self.desk.changed.notify_one();
+            self.tell(REQUESTED, body).await;
         }
         let until = started + limit.min(ANSWER);
         let mut ticks = tokio::time::interval_at(started + PROGRESS, PROGRESS);
@@ -278,8 +300,16 @@ impl CallPath {
             tokio::select! {
                 biased;
                 changed = decided.changed() => if changed.is_err() { return Err(ApprovalError::TimedOut { id, limit }) },
+                () = self.around.stopping.cancelled() => {
+                    // Left on the list: the keeper tells how it ended.
+                    waiting.keep();
+                    return Err(ApprovalError::Ending { id });
+                }
                 () = tokio::time::sleep_until(until) => {
                     if limit <= ANSWER {
+                        // Its time is over: the keeper finds it so and tells.
+                        waiting.keep();
+                        self.desk.changed.notify_one();
                         return Err(ApprovalError::TimedOut { id, limit });
                     }
                     // It stays on the list: the identical call redeems what is decided later.
@@ -339,11 +369,8 @@ impl CallPath {
         }
         self.desk.decided.send_modify(|count| *count += 1);
         tracing::info!(id, decision = decision.word(), by, server = %bound.server, tool = %bound.tool, "an approval was decided");
-        let mut body = ObjectWriter::default();
-        body.string("type", "approval_resolved").string("session_key", "").string("approval_id", id);
-        body.string("decision", decision.word());
-        body.string("server", bound.server.as_str()).string("tool", bound.tool.as_str());
-        self.tell("approval_resolved", body.finish()).await;
+        let body = resolved(id, decision.word(), bound.server.as_str(), bound.tool.as_str());
+        self.tell(RESOLVED, body).await;
         Ok(outcome)
     }
 
@@ -384,7 +411,7 @@ impl CallPath {
     }
 
     /// Puts an event into the log that `events_poll` reads.
-    async fn tell(&self, kind: &'static str, body: Box<RawValue>) {
+    pub(super) async fn tell(&self, kind: &'static str, body: Box<RawValue>) {
         let metrics: &Metrics = &self.around.metrics;
         metrics.event(kind);
         let event = NewEvent {
@@ -406,11 +433,19 @@ fn schema_hash(tool: &Tool) -> [u8; 32] {
 
 fn requested(bound: &Bound, id: u64) -> Box<RawValue> {
     let mut body = ObjectWriter::default();
-    body.string("type", "approval_requested")
+    body.string("type", REQUESTED)
         .string("session_key", "")
         .string("approval_id", &id.to_string())
         .string("server", bound.server.as_str())
         .string("tool", bound.tool.as_str());
+    body.finish()
+}
+
+/// The body of the event about the end of a wait. `decision` is a word of a decision or of a lapse.
+pub(super) fn resolved(id: &str, decision: &str, server: &str, tool: &str) -> Box<RawValue> {
+    let mut body = ObjectWriter::default();
+    body.string("type", RESOLVED).string("session_key", "").string("approval_id", id);
+    body.string("decision", decision).string("server", server).string("tool", tool);
     body.finish()
 }
 

@@ -76,7 +76,8 @@ impl Rig {
         let tool = self.caller.view.tool("mcp_s_t").unwrap().clone();
         let gated = Gated {
             caller: &self.caller,
-            config: &self.config,
+            policy: &self.config.approval,
+            timeout: self.config.approval_timeout,
             tool: &tool,
             call: &call,
             upstream: &call.upstream,
@@ -204,4 +205,54 @@ async fn an_identical_call_goes_on_waiting_when_the_other_is_taken_back() {
     assert_eq!(answer, (Ok(Passed::Decided(Decision::AllowOnce, Judge::Operator)), Ok("allowed")));
     assert!(tokio::time::timeout(Duration::from_secs(5), rig.ask(&|_| {})).await.is_err());
     assert!(rig.path.waiting().is_empty());
+}
+
+/// Kind, number and decision of the approval events, in order.
+async fn told(rig: &Rig) -> Vec<String> {
+    let page = rig.path.around.store.newest_events(100, crate::store::EventFilter::default()).await.unwrap();
+    let bodies =
+        page.events.iter().map(|event| serde_json::from_str::<serde_json::Value>(&event.body).unwrap());
+    bodies
+        .map(|body| {
+            format!("{} {} {}", body["type"].as_str().unwrap(), body["approval_id"], body["decision"])
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_that_waits_when_the_daemon_ends_is_told_to_come_back_and_its_end_is_told_to_all() {
+    let rig = rig(Duration::from_secs(300));
+    rig.path.around.stopping.cancel();
+    let error = rig.ask(&|_| {}).await.unwrap_err();
+    assert_eq!(error, ApprovalError::Ending { id: 1 });
+    let Rig { path, config, caller, _dir } = rig;
+    let path = Arc::new(path);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    path.clone().keep_approvals(stop).await;
+    let rig = Rig { path: Arc::into_inner(path).expect("the keeper has ended"), config, caller, _dir };
+    assert_eq!(told(&rig).await, ["approval_requested \"1\" null", "approval_resolved \"1\" \"expired\""]);
+}
+
+#[tokio::test]
+async fn the_next_daemon_tells_the_end_of_what_was_left_and_goes_on_with_the_numbers() {
+    let rig = rig(Duration::from_secs(300));
+    {
+        let waits = rig.ask(&|_| {});
+        tokio::pin!(waits);
+        let listed = async {
+            while told(&rig).await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = &mut waits => panic!("nobody decided"),
+            () = listed => {}
+        }
+        // As a daemon that starts over the same log sees it.
+        rig.path.resume_approvals().await;
+    }
+    assert_eq!(told(&rig).await, ["approval_requested \"1\" null", "approval_resolved \"1\" \"expired\""]);
+    rig.path.around.stopping.cancel();
+    assert_eq!(rig.ask(&|_| {}).await.unwrap_err(), ApprovalError::Ending { id: 2 });
 }

@@ -13,6 +13,7 @@ mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+mod lapse;
 pub mod peer;
 pub mod permissions;
 mod question;
@@ -30,6 +31,7 @@ pub use spans::Asked;
 pub use steps::{ADMIN, CallPath, Surroundings};
 
 use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
+use crate::config::BuiltinConfig;
 use crate::jsonrpc::era::Era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
 use crate::names::{ClientId, RawTool};
@@ -201,6 +203,7 @@ where
         if tool.kind == ItemKind::Subscription {
             return Ok(Finish::builtin(redactor).apply(path.subscribe_own(caller, tool, call)).await);
         }
+        approve_builtin(path, caller, tool, call, record, progress).await?;
         let reply = call_builtin(path, caller, tool, call).await;
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
@@ -220,7 +223,8 @@ where
     let (upstream, respelled) = path.validate(&config, tool, call).await?;
     respelled.into_iter().for_each(|member| record.note("validate", format!("respelled {member}")));
     // Before a slot is taken: a person may take minutes, and nobody else should wait for that.
-    let gated = Gated { caller, config: &config, tool, call, upstream: &upstream, span: record.span() };
+    let (policy, timeout) = (&config.approval, config.approval_timeout);
+    let gated = Gated { caller, policy, timeout, tool, call, upstream: &upstream, span: record.span() };
     let passed = path.approve(&gated, progress).await;
     record.decided(&passed);
     if let Passed::Decided(..) = passed? {
@@ -277,6 +281,34 @@ fn as_asked(tool: &Tool, answer: Answer) -> Reply {
         },
         Answer::Error(error) => utility::refused(tool.kind, error),
     }
+}
+
+/// Step "approval" of the conversation tools, as `hermesd.builtin` has it.
+async fn approve_builtin<S>(
+    path: &CallPath,
+    caller: &Caller,
+    tool: &Tool,
+    call: &ToolCall,
+    record: &mut Record<'_>,
+    progress: &S,
+) -> Result<(), CallError>
+where
+    S: Fn(Box<RawValue>) + Sync,
+{
+    // Looking at approvals and deciding them cannot wait for an approval.
+    if permissions::is_one(tool.name.as_str()) {
+        return Ok(());
+    }
+    let config = path.around.config.borrow().clone();
+    let BuiltinConfig { approval: policy, approval_timeout: timeout } = &config.daemon.builtin;
+    let upstream = &call.upstream;
+    let gated = Gated { caller, policy, timeout: *timeout, tool, call, upstream, span: record.span() };
+    let passed = path.approve(&gated, progress).await;
+    record.decided(&passed);
+    if let Passed::Decided(..) = passed? {
+        path.unchanged(caller, tool)?;
+    }
+    Ok(())
 }
 
 async fn call_builtin(path: &CallPath, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {

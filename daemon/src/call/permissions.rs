@@ -16,6 +16,11 @@ use tokio::time::Instant;
 /// Steps up the tree of processes before giving up.
 const MAX_ANCESTORS: usize = 64;
 
+/// Whether `name` is one of the two.
+pub(super) fn is_one(name: &str) -> bool {
+    matches!(name, "permissions_list_open" | "permissions_respond")
+}
+
 /// Answers `permissions_list_open` and `permissions_respond`; `None` for every other tool.
 pub(super) async fn call(path: &CallPath, caller: &Caller, name: &str, call: &ToolCall) -> Option<Reply> {
     let answer = match name {

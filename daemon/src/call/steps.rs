@@ -110,7 +110,10 @@ impl CallPath {
     /// Forgets limits, waiting calls and subscriptions of a client that is gone.
     pub fn forget_client(&self, client: ClientId) {
         lock(&self.limits).forget(client);
-        self.desk.forget(client);
+        // All clients go with the daemon; what waits then lapses, and nobody took it back.
+        if !self.around.stopping.is_cancelled() {
+            self.desk.forget(client);
+        }
         self.stop_following(client);
     }
 
@@ -129,6 +132,11 @@ impl CallPath {
             self.around.metrics.forget(&server);
             self.around.stats.forget(&server);
         }
+    }
+
+    /// The profiles of the configuration in force. There from the first client on, unlike the catalogue.
+    pub fn profiles(&self) -> Vec<ProfileName> {
+        self.around.config.borrow().daemon.profiles.keys().cloned().collect()
     }
 
     /// Sentences about tools of `server` whose arguments cannot be checked.

@@ -6,7 +6,7 @@
 use super::file::Kind;
 use super::http_entry::{note_url, secret};
 use super::reader::{Field, Flag, Section};
-use super::server_entry::{Utilities, nonzero, set, tools};
+use super::server_entry::{SECOND, Utilities, approval, nonzero, set, tools};
 use super::{
     AuditArguments, ConversationsMode, DaemonConfig, HttpListenConfig, OtlpConfig, ProfileConfig,
     ProfileConversations, RedactionLabels, SamplingProviderConfig, url,
@@ -52,6 +52,12 @@ pub(super) fn read(section: Section<'_>) -> DaemonConfig {
         let labels = [("plain", RedactionLabels::Plain), ("typed", RedactionLabels::Typed)];
         set(redaction.get("labels").and_then(|f| f.choice(&labels)), &mut config.redaction_labels);
         redaction.finish(&|_| None);
+    }
+    if let Some(builtin) = section.section("builtin") {
+        set(builtin.get("approval").and_then(|f| approval(&f)), &mut config.builtin.approval);
+        let timeout = builtin.get("approval_timeout").and_then(|f| f.duration(SECOND));
+        set(timeout, &mut config.builtin.approval_timeout);
+        builtin.finish(&|_| None);
     }
     section.finish(&|key| (key == "servers").then_some("write `mcp_servers`"));
     config

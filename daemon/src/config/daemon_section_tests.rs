@@ -171,3 +171,13 @@ fn unknown_keys_of_the_section_warn() {
     }
     assert_eq!(error("profiles: [a]").0, "hermesd.profiles");
 }
+
+#[test]
+fn approvals_of_the_conversation_tools_are_read() {
+    assert_eq!(clean("name_limit: 50").builtin.approval, ApprovalPolicy::Never);
+    let builtin = clean("builtin: {approval: [messages_send], approval_timeout: 90s}").builtin;
+    assert_eq!(builtin.approval, ApprovalPolicy::Tools(vec!["messages_send".to_owned()]));
+    assert_eq!(builtin.approval_timeout, Duration::from_secs(90));
+    let (key, daemon) = error("builtin: {approval: sometimes}");
+    assert_eq!((key.as_str(), daemon.builtin), ("hermesd.builtin.approval", BuiltinConfig::default()));
+}

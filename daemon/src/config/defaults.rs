@@ -4,9 +4,10 @@
 //! May not touch: how values are read.
 
 use super::{
-    ApprovalPolicy, AuditArguments, AuditConfig, BreakerConfig, ConversationsMode, DaemonConfig, Detached,
-    PinPolicy, ProfileConfig, ProtocolChoice, RedactResults, RedactionLabels, SamplingConfig,
-    SamplingLogLevel, ServerConfig, Sharing, StartMode, StdioConfig, ToolsConfig, TransportConfig,
+    ApprovalPolicy, AuditArguments, AuditConfig, BreakerConfig, BuiltinConfig, ConversationsMode,
+    DaemonConfig, Detached, PinPolicy, ProfileConfig, ProtocolChoice, RedactResults, RedactionLabels,
+    SamplingConfig, SamplingLogLevel, ServerConfig, Sharing, StartMode, StdioConfig, ToolsConfig,
+    TransportConfig,
 };
 use crate::names::{ProfileName, ServerName};
 use std::collections::BTreeMap;
@@ -60,7 +61,14 @@ impl Default for DaemonConfig {
             otlp: None,
             audit: AuditConfig::default(),
             redaction_labels: RedactionLabels::Plain,
+            builtin: BuiltinConfig::default(),
         }
+    }
+}
+
+impl Default for BuiltinConfig {
+    fn default() -> Self {
+        Self { approval: ApprovalPolicy::Never, approval_timeout: Duration::from_secs(300) }
     }
 }
 

@@ -328,6 +328,17 @@ pub struct DaemonConfig {
     pub audit: AuditConfig,
     /// `redaction.labels`. Default plain.
     pub redaction_labels: RedactionLabels,
+    /// The conversation tools.
+    pub builtin: BuiltinConfig,
+}
+
+/// `hermesd.builtin`: what a server's entry says, for the built-in server `hermes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltinConfig {
+    /// Which calls wait for a person. Default never.
+    pub approval: ApprovalPolicy,
+    /// How long such a call waits. Default 300 s.
+    pub approval_timeout: Duration,
 }
 
 /// One profile.

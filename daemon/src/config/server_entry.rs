@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Shortest duration that means anything here.
 pub(super) const TINY: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// Checks the entry in `field`, which is named `name`.
 pub(super) fn check(field: &Field<'_>, name: &ServerName) -> ServerEntry {
@@ -266,7 +266,7 @@ fn rate_limit(field: &Field<'_>) -> Option<RateLimitConfig> {
     Some(RateLimitConfig { per_minute, burst: burst.flatten().unwrap_or(per_minute) })
 }
 
-fn approval(field: &Field<'_>) -> Option<ApprovalPolicy> {
+pub(super) fn approval(field: &Field<'_>) -> Option<ApprovalPolicy> {
     if matches!(field.node.kind, Kind::List(_)) {
         return field.names().map(ApprovalPolicy::Tools);
     }

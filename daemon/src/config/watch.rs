@@ -1,8 +1,8 @@
 //! Says when the file may have changed.
 //!
-//! Owner: the task in [`Watcher::run`]. Promise: a lasting change of `config.yaml` or `.env` is
+//! Owner: the task in [`Watcher::run`]. Promise: a lasting change of `config.yaml`, `.env` or gateway.json is
 //! told once, when the files have come to rest; touching them tells nothing; half-written files
-//! are given a moment. Whether servers differ is for `diff` to say. May touch: these two files and
+//! are given a moment. Whether servers differ is for `diff` to say. May touch: these files, gateway.json and
 //! the folders that lead to them, for reading. May not touch: the running configuration.
 
 use super::watch_eye::{Eye, Look};

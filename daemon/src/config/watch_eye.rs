@@ -1,4 +1,4 @@
-//! Looks at the two files of a home, and asks the system to report changes on the way to them.
+//! Looks at the three files of a home, and asks the system to report changes on the way to them.
 //!
 //! Owner: the watch task. Blocking: used on the blocking pool. Promise: every folder that a link
 //! on the way leads through is watched, so that exchanged links (mounted secrets, dotfile
@@ -20,7 +20,7 @@ use tracing::warn;
 /// The files as they were at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Of both files together.
+    /// Of all files together.
     pub(super) digest: [u8; 32],
     /// Whether changes may go unreported.
     pub(super) blind: bool,
@@ -43,7 +43,7 @@ type Places = BTreeSet<(PathBuf, OsString)>;
 
 /// See the module's words.
 pub(super) struct Eye {
-    files: [PathBuf; 2],
+    files: [PathBuf; 3],
     places: Arc<Mutex<Places>>,
     watcher: Option<RecommendedWatcher>,
     /// Watched paths and which file they were, by device and inode.
@@ -76,14 +76,14 @@ impl Eye {
             .inspect_err(|err| warn!(error = %err, "cannot watch folders, configuration is polled"))
             .ok();
         Self {
-            files: [home.join("config.yaml"), home.join(".env")],
+            files: [home.join("config.yaml"), home.join(".env"), home.join("gateway.json")],
             places,
             watcher,
             watched: BTreeMap::new(),
         }
     }
 
-    /// Renews the watches, then reads both files; in this order, or a change between the two
+    /// Renews the watches, then reads the files; in this order, or a change between the two
     /// would be missed.
     pub(super) fn look(&mut self) -> Look {
         let complete = self.renew();
@@ -99,7 +99,7 @@ impl Eye {
                 Err(err) => hasher.update(format!("0{:?}", err.kind())),
             }
         }
-        let [yaml, dotenv] = read.each_ref().map(|content| content.as_deref().unwrap_or(&[]));
+        let [yaml, dotenv, _] = read.each_ref().map(|content| content.as_deref().unwrap_or(&[]));
         let parses = file::decode(yaml).and_then(file::parse).is_ok();
         Look {
             digest: hasher.finalize().into(),

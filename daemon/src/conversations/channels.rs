@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn each_chat_of_the_conversations_is_listed_once() {
-        let entries = index::from_sessions_json(
+        let entries = super::super::sessions_file::parse(
             r#"{"k1": {"platform": "t", "origin": {"chat_id": "1", "chat_name": "One"}},
                 "k2": {"platform": "t", "origin": {"chat_id": "1"}},
                 "k3": {"platform": "t", "origin": {"chat_id": ""}},

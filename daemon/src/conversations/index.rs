@@ -153,48 +153,6 @@ pub(super) fn from_local_row(mut row: SessionRow, zone: &TimeZone) -> Entry {
     from_row(row, zone)
 }
 
-/// Entries of `sessions.json` in the file's order; a damaged file has none.
-///
-/// Keys that start with `_` are notes of Hermes Agent, no conversations.
-pub(super) fn from_sessions_json(json: &str) -> Vec<Entry> {
-    let Ok(Value::Object(members)) = serde_json::from_str(json) else { return Vec::new() };
-    members
-        .into_iter()
-        .filter(|(key, _)| !key.starts_with('_'))
-        .filter_map(|(key, member)| match member {
-            Value::Object(entry) if !entry.is_empty() => Some(from_member(key, &entry)),
-            _ => None,
-        })
-        .collect()
-}
-
-fn from_member(session_key: String, entry: &Map<String, Value>) -> Entry {
-    let no_origin = Map::new();
-    let origin = entry.get("origin").and_then(Value::as_object).unwrap_or(&no_origin);
-    let either = |name| if entry.contains_key(name) { text(entry, name, "") } else { text(origin, name, "") };
-    let count = |name| entry.get(name).and_then(number).unwrap_or(0);
-    Entry {
-        session_key,
-        session_id: text(entry, "session_id", "").unwrap_or_default(),
-        platform: filled(text(entry, "platform", ""))
-            .or_else(|| text(origin, "platform", ""))
-            .unwrap_or_default(),
-        chat_type: either("chat_type"),
-        display_name: text(entry, "display_name", ""),
-        chat_name: text(origin, "chat_name", ""),
-        user_name: text(origin, "user_name", ""),
-        chat_id: text(origin, "chat_id", ""),
-        thread_id: text_or_null(origin, "thread_id"),
-        created_at: text(entry, "created_at", ""),
-        updated_at: text(entry, "updated_at", ""),
-        tokens: Tokens {
-            input: count("input_tokens"),
-            output: count("output_tokens"),
-            total: count("total_tokens"),
-        },
-    }
-}
-
 /// The member as text; `missing` where there is no such member, `None` where it is null.
 pub(super) fn text(map: &Map<String, Value>, name: &str, missing: &str) -> Option<String> {
     match map.get(name) {
@@ -215,10 +173,6 @@ fn plain(value: &Value) -> Option<String> {
         Value::Bool(truth) => Some(truth.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
-}
-
-fn number(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_f64().map(|float| float as i64))
 }
 
 fn filled(text: Option<String>) -> Option<String> {
@@ -269,13 +223,10 @@ pub(super) fn pick<E>(
     Ok(found)
 }
 
-/// Leaves out entries that were last used before `since` or nobody knows when.
-pub(super) fn used_since(mut entries: Vec<Entry>, since: Option<f64>, zone: &TimeZone) -> Vec<Entry> {
-    if let Some(since) = since {
-        let at = |entry: &Entry| entry.updated_at.as_deref().and_then(|text| local_time::epoch(text, zone));
-        entries.retain(|entry| at(entry).is_some_and(|at| at >= since));
-    }
-    entries
+/// Whether an entry was used at `since` or later; not if nobody knows when.
+pub(super) fn used_since(entry: &Entry, since: Option<f64>, zone: &TimeZone) -> bool {
+    let used = || entry.updated_at.as_deref().and_then(|text| local_time::epoch(text, zone));
+    since.is_none_or(|since| used().is_some_and(|at| at >= since))
 }
 
 impl Wanted {
@@ -298,10 +249,9 @@ pub(super) struct Summary {
 }
 
 /// Filters, sorts by the time of the last change (newest first, ties keep their order) and cuts.
-pub(super) fn list(entries: Vec<Entry>, wanted: &Wanted) -> Vec<Summary> {
+pub(super) fn list<'a>(entries: impl Iterator<Item = &'a Entry>, wanted: &Wanted) -> Vec<Summary> {
     let search = wanted.search();
-    let mut found: Vec<Entry> = entries
-        .into_iter()
+    let mut found: Vec<&Entry> = entries
         .filter(|entry| platform_matches(&entry.platform, wanted.platform.as_deref()))
         .filter(|entry| search.as_deref().is_none_or(|search| matches(entry, search)))
         .collect();
@@ -322,8 +272,9 @@ fn matches(entry: &Entry, lower_case: &str) -> bool {
         .any(|name| name.to_lowercase().contains(lower_case))
 }
 
-impl From<Entry> for Summary {
-    fn from(entry: Entry) -> Self {
+impl From<&Entry> for Summary {
+    fn from(entry: &Entry) -> Self {
+        let entry = entry.clone();
         Self {
             session_key: entry.session_key,
             session_id: entry.session_id,
@@ -383,7 +334,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entries(json: &Value) -> Vec<Entry> {
-        from_sessions_json(&json.to_string())
+        super::super::sessions_file::parse(&json.to_string())
     }
 
     fn keys(summaries: &[Summary]) -> Vec<&str> {
@@ -395,43 +346,15 @@ mod tests {
     }
 
     #[test]
-    fn notes_and_odd_members_are_no_conversations_and_hide_none() {
-        let found = entries(&serde_json::json!({
-            "_README": {"session_id": "x"}, "a": 5, "b": null, "c": {"session_id": "s"}, "d": {},
-        }));
-        assert_eq!(found.iter().map(|entry| &*entry.session_key).collect::<Vec<_>>(), ["c"]);
-        assert_eq!(found[0].updated_at.as_deref(), Some(""));
-        assert_eq!(found[0].thread_id, None);
-    }
-
-    #[test]
-    fn a_damaged_file_has_no_conversations() {
-        for json in ["", "{", "[]", "null", "{\"a\": {"] {
-            assert_eq!(from_sessions_json(json), []);
-        }
-    }
-
-    #[test]
     fn null_names_stay_null_and_do_not_disturb_a_search() {
         let found = entries(&serde_json::json!({
             "k1": {"display_name": null, "origin": {"chat_name": null}},
             "k2": {"display_name": "Ana", "origin": null},
         }));
-        let hit = list(found.clone(), &Wanted { search: Some("ANA".into()), ..wanted(9) });
+        let hit = list(found.iter(), &Wanted { search: Some("ANA".into()), ..wanted(9) });
         assert_eq!(keys(&hit), ["k2"]);
-        assert_eq!(keys(&list(found.clone(), &Wanted { search: Some("k1".into()), ..wanted(9) })), ["k1"]);
+        assert_eq!(keys(&list(found.iter(), &Wanted { search: Some("k1".into()), ..wanted(9) })), ["k1"]);
         assert_eq!(found[0].display_name, None);
-    }
-
-    #[test]
-    fn platform_and_chat_type_fall_back_to_the_origin() {
-        let found = entries(&serde_json::json!({
-            "k": {"platform": null, "origin": {"platform": "Signal", "chat_type": "dm", "chat_id": 42}},
-        }));
-        assert_eq!(found[0].platform, "Signal");
-        assert_eq!(found[0].chat_type.as_deref(), Some("dm"));
-        assert_eq!(found[0].chat_id.as_deref(), Some("42"));
-        assert_eq!(list(found, &Wanted { platform: Some("SIGNAL".into()), ..wanted(9) }).len(), 1);
     }
 
     #[test]
@@ -482,8 +405,8 @@ mod tests {
             "odd": {"updated_at": "yesterday"}, "none": {"platform": "t"},
         }));
         let keys = |since| {
-            let left = used_since(found.clone(), since, &TimeZone::UTC);
-            left.into_iter().map(|entry| entry.session_key).collect::<Vec<_>>()
+            let left = found.iter().filter(|entry| used_since(entry, since, &TimeZone::UTC));
+            left.map(|entry| entry.session_key.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(keys(Some(1_779_000_149.0)), ["new"]);
         assert_eq!(keys(None).len(), 4);
@@ -507,7 +430,7 @@ mod tests {
             let members: Map<String, Value> = days.iter().enumerate()
                 .map(|(at, day)| (format!("k{at:02}"), serde_json::json!({"updated_at": format!("2026-01-0{day}")})))
                 .collect();
-            let listed = list(entries(&Value::Object(members)), &wanted(limit));
+            let listed = list(entries(&Value::Object(members)).iter(), &wanted(limit));
             prop_assert_eq!(listed.len(), days.len().min(limit));
             for pair in listed.windows(2) {
                 let later_first = pair[0].updated_at > pair[1].updated_at;

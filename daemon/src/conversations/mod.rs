@@ -30,6 +30,7 @@ mod reader;
 mod reading;
 mod reply;
 mod send;
+mod sessions_file;
 mod tally;
 mod tools;
 mod trail;

@@ -12,11 +12,18 @@ use super::messages::{Ask, Page};
 use super::page;
 use super::queries;
 use super::reply::{Refusal, object};
+use super::sessions_file;
 use super::tools::Library;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tracing::debug;
+
+/// How long a file must have been left alone before what was read of it is kept.
+const RESTED: Duration = Duration::from_millis(100);
 
 /// Where the row of a key was looked for.
 enum Keyed {
@@ -38,26 +45,25 @@ impl Library {
         let picked = self.db.read(|snapshot| {
             let Some(heads) = queries::keyed(snapshot)? else { return Ok(None) };
             let heads = index::newest_of_each_key(heads);
-            let taken = heads.iter().map(|head| head.id.clone()).collect();
             let mut found = index::pick(&heads, wanted, |head| load(snapshot, head, &zone))?;
-            found.extend(local(snapshot, wanted, &taken, &zone)?);
+            found.extend(local(snapshot, wanted, heads.iter().map(|head| &*head.id), &zone)?);
             Ok(Some(found))
         });
-        let found = match self.or_file(picked)? {
-            Ok(found) => found,
+        let conversations = match self.or_file(picked)? {
+            Ok(found) => index::list(found.iter(), wanted),
             Err(entries) => {
-                let taken: HashSet<String> = entries.iter().map(|entry| entry.session_id.clone()).collect();
-                let mut found = index::used_since(entries, wanted.active_since, &zone);
-                match self.db.read(|snapshot| local(snapshot, wanted, &taken, &zone)) {
-                    Ok(local) => found.extend(local),
-                    Err(DbError::Missing) => {}
-                    Err(error) if wanted.local == Local::Included => return Err(Refusal::Database(error)),
-                    Err(_) => {}
-                }
-                found
+                let taken = entries.iter().map(|entry| &*entry.session_id);
+                let local = match self.db.read(|snapshot| local(snapshot, wanted, taken, &zone)) {
+                    Ok(local) => local,
+                    Err(error) if wanted.local == Local::Included && !matches!(error, DbError::Missing) => {
+                        return Err(Refusal::Database(error));
+                    }
+                    Err(_) => Vec::new(),
+                };
+                let used = |entry: &&Entry| index::used_since(entry, wanted.active_since, &zone);
+                index::list(entries.iter().filter(used).chain(&local), wanted)
             }
         };
-        let conversations = index::list(found, wanted);
         Ok(json!({ "count": conversations.len(), "conversations": object(&conversations) }))
     }
 
@@ -150,8 +156,9 @@ impl Library {
             Ok(Keyed::Found(row)) => Ok(index::from_row(*row, &zone)),
             Ok(Keyed::Unknown | Keyed::Elsewhere) => Err(Refusal::NoConversation { session_key }),
             Err(entries) => entries
-                .into_iter()
+                .iter()
                 .find(|entry| entry.session_key == session_key)
+                .cloned()
                 .ok_or(Refusal::NoConversation { session_key }),
         }
     }
@@ -164,27 +171,56 @@ impl Library {
             let Some(heads) = queries::keyed(snapshot)? else { return Ok(None) };
             index::pick(&index::newest_of_each_key(heads), &all, |head| load(snapshot, head, &zone)).map(Some)
         });
-        Ok(self.or_file(keyed)?.unwrap_or_else(|entries| entries))
+        Ok(self.or_file(keyed)?.unwrap_or_else(|entries| entries.to_vec()))
     }
 
     /// What the rows of state.db gave (`Ok`), or the entries of sessions.json (`Err`) where it is the index.
-    fn or_file<T>(&self, rows: Result<Option<T>, DbError>) -> Result<Result<T, Vec<Entry>>, Refusal> {
-        let sessions = || self.file("sessions/sessions.json");
+    fn or_file<T>(&mut self, rows: Result<Option<T>, DbError>) -> Result<Result<T, Arc<[Entry]>>, Refusal> {
         match rows {
             Ok(Some(found)) => Ok(Ok(found)),
-            Ok(None) | Err(DbError::Missing) => {
-                Ok(Err(sessions().map(|json| index::from_sessions_json(&json)).unwrap_or_default()))
-            }
+            Ok(None) | Err(DbError::Missing) => Ok(Err(self.sessions().unwrap_or_default())),
             // Better the older index than none; without one, an empty answer would be a lie.
-            Err(error) => match sessions() {
-                Some(json) => {
+            Err(error) => match self.sessions() {
+                Some(entries) => {
                     debug!(%error, "conversations taken from sessions.json");
-                    Ok(Err(index::from_sessions_json(&json)))
+                    Ok(Err(entries))
                 }
                 None => Err(Refusal::Database(error)),
             },
         }
     }
+
+    /// The entries of sessions.json as it is now; `None` if there is no such file.
+    fn sessions(&mut self) -> Option<Arc<[Entry]>> {
+        const NAME: &str = "sessions/sessions.json";
+        let now = self.stamp(NAME);
+        if let Some((stamp, entries)) = &self.sessions
+            && Some(*stamp) == now
+        {
+            return Some(entries.clone());
+        }
+        let entries: Arc<[Entry]> = sessions_file::parse(&self.file(NAME)?).into();
+        // Only what did not change while it was read is kept, and only once it has rested: two writes
+        // within one tick of the clock look the same.
+        let rested = |stamp: &Stamp| stamp.changed.elapsed().is_ok_and(|age| age > RESTED);
+        self.sessions =
+            now.filter(|_| self.stamp(NAME) == now).filter(rested).map(|stamp| (stamp, entries.clone()));
+        Some(entries)
+    }
+
+    fn stamp(&self, name: &str) -> Option<Stamp> {
+        let metadata = std::fs::metadata(self.home.join(name)).ok()?;
+        let changed = metadata.modified().ok()?;
+        Some(Stamp { file: (metadata.dev(), metadata.ino()), bytes: metadata.len(), changed })
+    }
+}
+
+/// What tells a file from the same file after it was written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    file: (u64, u64),
+    bytes: u64,
+    changed: SystemTime,
 }
 
 fn load(snapshot: &Snapshot<'_>, head: &Head, zone: &TimeZone) -> rusqlite::Result<Option<Entry>> {
@@ -195,13 +231,14 @@ fn load(snapshot: &Snapshot<'_>, head: &Head, zone: &TimeZone) -> rusqlite::Resu
 fn local(
     snapshot: &Snapshot<'_>,
     wanted: &Wanted,
-    taken: &HashSet<String>,
+    taken: impl Iterator<Item = impl AsRef<str>>,
     zone: &TimeZone,
 ) -> rusqlite::Result<Vec<Entry>> {
     if wanted.local == Local::LeftOut {
         return Ok(Vec::new());
     }
     let mut heads = queries::local(snapshot)?;
+    let taken: HashSet<String> = taken.map(|id| id.as_ref().to_owned()).collect();
     heads.retain(|head| !taken.contains(&head.id));
     index::most_recent_first(&mut heads);
     index::pick(&heads, wanted, |head| {

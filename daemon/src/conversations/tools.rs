@@ -5,9 +5,10 @@
 
 use super::arguments::{Arguments, Range};
 use super::db::StateDb;
-use super::index::{Local, Wanted};
+use super::index::{Entry, Local, Wanted};
 use super::local_time;
 use super::messages::{Ask, Length, Role};
+use super::reading::Stamp;
 use super::reply::Refusal;
 use super::tally::Tallies;
 use jiff::tz::TimeZone;
@@ -16,6 +17,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::debug;
 
 /// Largest JSON file of Hermes Agent that is read, in bytes. What is larger counts as damaged.
@@ -83,22 +85,31 @@ impl Tool {
 /// Hermes Agent's files as the tools see them.
 #[derive(Debug)]
 pub(super) struct Library {
-    home: PathBuf,
+    pub(super) home: PathBuf,
     /// Zone of local times; `None`: the system's, asked at each use, so that a change is noticed.
     pub(super) zone: Option<TimeZone>,
     pub(super) db: StateDb,
     pub(super) tallies: Tallies,
+    /// The entries of sessions.json, as long as it is the file that they were read from.
+    pub(super) sessions: Option<(Stamp, Arc<[Entry]>)>,
 }
 
 impl Library {
     /// The files below `home`; nothing is opened yet.
     pub(super) fn new(home: &Path, zone: Option<TimeZone>) -> Self {
-        Self { home: home.to_owned(), zone, db: StateDb::new(home), tallies: Tallies::default() }
+        Self {
+            home: home.to_owned(),
+            zone,
+            db: StateDb::new(home),
+            tallies: Tallies::default(),
+            sessions: None,
+        }
     }
 
-    /// Lets go of state.db until the next call.
+    /// Lets go of state.db and of what takes memory until the next call.
     pub(super) fn close(&mut self) {
         self.db.close();
+        self.sessions = None;
     }
 
     /// Answers one call.

@@ -6,7 +6,7 @@
 
 use crate::config::ApprovalPolicy;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 pub const MAX_OF_CLIENT: usize = 32;
 /// Calls that may wait in all.
 pub const MAX_OPEN: usize = 256;
+
+/// Calls that stopped waiting and were not told yet; older ones are forgotten.
+const LAPSED_KEPT: usize = 2 * MAX_OPEN;
 
 /// The exact call that a decision is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,11 +156,43 @@ pub struct Open {
     limit: Duration,
 }
 
+/// How a call stopped waiting without a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lapse {
+    /// Its time was over, or the daemon's.
+    Expired,
+    /// It was cancelled, or its client is gone.
+    Withdrawn,
+}
+
+impl Lapse {
+    /// Its word, in the place of a decision.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// A call that stopped waiting without a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lapsed {
+    /// The number people saw.
+    pub id: u64,
+    /// What it was about.
+    pub bound: Bound,
+    /// Why nobody waits any more.
+    pub how: Lapse,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Approvals {
     last: u64,
     open: BTreeMap<u64, Open>,
+    /// Not told yet; at most [`LAPSED_KEPT`], the newest.
+    lapsed: VecDeque<Lapsed>,
 }
 
 /// Whether a call of a tool has to wait.
@@ -256,12 +291,33 @@ impl Approvals {
 
     /// Takes a call out that its client no longer wants.
     pub fn withdraw(&mut self, id: u64) {
-        self.open.remove(&id);
+        self.lapse(Lapse::Withdrawn, |number, _| number == id);
     }
 
     /// Forgets the calls of a client that is gone.
     pub fn forget(&mut self, client: ClientId) {
-        self.open.retain(|_, open| open.bound.client != client);
+        self.lapse(Lapse::Withdrawn, |_, open| open.bound.client == client);
+    }
+
+    /// Ends all waiting: the daemon ends.
+    pub fn end(&mut self) {
+        self.lapse(Lapse::Expired, |_, _| true);
+    }
+
+    /// Goes on with numbers above `last`, so that an old number never means another call.
+    pub fn continue_after(&mut self, last: u64) {
+        self.last = self.last.max(last);
+    }
+
+    /// Takes what stopped waiting without a decision since the last time.
+    pub fn take_lapsed(&mut self, now: Instant) -> Vec<Lapsed> {
+        self.expire(now);
+        self.lapsed.drain(..).collect()
+    }
+
+    /// When the next one lapses.
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.open.values().map(|open| open.expires).min()
     }
 
     /// Calls nobody has decided about, oldest first.
@@ -272,7 +328,18 @@ impl Approvals {
     }
 
     fn expire(&mut self, now: Instant) {
-        self.open.retain(|_, open| open.expires > now);
+        self.lapse(Lapse::Expired, |_, open| open.expires <= now);
+    }
+
+    /// Takes out what `ends`; what nobody had decided about is to be told.
+    fn lapse(&mut self, how: Lapse, ends: impl Fn(u64, &Open) -> bool) {
+        for (id, open) in self.open.extract_if(.., |id, open| ends(*id, open)) {
+            if open.standing == Standing::Waits {
+                self.lapsed.push_back(Lapsed { id, bound: open.bound, how });
+            }
+        }
+        let surplus = self.lapsed.len().saturating_sub(LAPSED_KEPT);
+        self.lapsed.drain(..surplus);
     }
 }
 
@@ -300,6 +367,29 @@ mod tests {
             profile: ProfileName::new("default"),
             created_ms: 0,
         }
+    }
+
+    #[test]
+    fn what_ends_without_a_decision_is_told_once_with_the_reason() {
+        let (mut all, now) = (Approvals::default(), Instant::now());
+        all.continue_after(40);
+        let ids: Vec<u64> =
+            (1..=5).map(|client| all.ask(&bound(client, 1), shown, LIMIT, now).unwrap()).collect();
+        assert_eq!(ids, [41, 42, 43, 44, 45]);
+        all.respond("41", Decision::Deny, Judge::Operator, now).unwrap();
+        all.withdraw(41);
+        all.withdraw(42);
+        all.forget(ClientId(3));
+        let told = |all: &mut Approvals, now| {
+            all.take_lapsed(now).into_iter().map(|lapsed| (lapsed.id, lapsed.how)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&mut all, now), [(42, Lapse::Withdrawn), (43, Lapse::Withdrawn)]);
+        assert_eq!(all.next_expiry(), Some(now + LIMIT));
+        all.end();
+        assert_eq!(told(&mut all, now), [(44, Lapse::Expired), (45, Lapse::Expired)]);
+        let late = all.ask(&bound(1, 1), shown, LIMIT, now).unwrap();
+        assert_eq!(told(&mut all, now + LIMIT), [(late, Lapse::Expired)]);
+        assert_eq!(told(&mut all, now + LIMIT), []);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! outlives generations, and breaker and slots live here for the same reason.
 
 use super::breaker::Breaker;
-use super::lifecycle::{Drain, Failure, FailureKind, StopReason};
+use super::lifecycle::{Drain, Failure, FailureKind, Phase, StopReason};
 use super::listing::Listing;
 use super::news::followers::Followers;
 use super::slots::Slots;
@@ -22,6 +22,9 @@ pub const ORDERS: usize = 64;
 
 /// Facts a subscriber may be behind before the oldest are dropped.
 pub const FACTS: usize = 256;
+
+/// Callers wait this long for a server that asked for time.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no live server for a call. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +80,19 @@ impl NotReady {
             Self::Failed { retry_in, .. } => *retry_in,
             Self::TimedOut { .. } | Self::Stopped { .. } => None,
         }
+    }
+}
+
+/// Why nobody should wait in this phase: a person must act, or the server asked for more time than
+/// callers have.
+pub(crate) fn futile(phase: &Phase, now: std::time::Instant) -> Option<(Failure, Option<Duration>)> {
+    match phase {
+        Phase::NeedsAuth { failure, .. } => Some((failure.clone(), None)),
+        Phase::BackingOff { failure, until } if failure.wait.is_some() => {
+            let left = until.saturating_duration_since(now);
+            (left > PATIENCE).then(|| (failure.clone(), Some(left)))
+        }
+        _ => None,
     }
 }
 

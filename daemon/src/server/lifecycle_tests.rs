@@ -51,6 +51,38 @@ impl Drive {
 }
 
 #[test]
+fn calls_cannot_hammer_a_server_that_needs_a_login_and_a_person_can_start_it() {
+    let mut d = Drive::new();
+    d.feed(Event::StartAsked);
+    d.feed(Event::StartFailed(Failure::needs_auth("log in")));
+    assert!(matches!(d.life.phase, Phase::NeedsAuth { until: None, .. }));
+    for _ in 0..29 {
+        d.wait(secs(1));
+        d.feed(Event::Used);
+    }
+    assert_eq!(d.spawned.len(), 1);
+    d.wait(secs(1));
+    d.feed(Event::Used);
+    assert_eq!(d.spawned.len(), 2, "somebody may have set things right elsewhere");
+    d.feed(Event::StartFailed(Failure::needs_auth("log in")));
+    d.feed(Event::StartAsked);
+    assert_eq!(d.spawned.len(), 3);
+}
+
+#[test]
+fn what_a_server_asks_for_delays_the_next_start_for_calls_too() {
+    let mut d = Drive::new();
+    d.feed(Event::StartAsked);
+    d.feed(Event::StartFailed(oops().after(Some(secs(90)))));
+    assert_eq!(d.life.next_step(&policy()).map(|at| at - d.now), Some(secs(90)));
+    d.wait(secs(89));
+    d.feed(Event::Used);
+    assert_eq!(d.spawned.len(), 1);
+    d.wait(secs(1));
+    assert_eq!(d.spawned.len(), 2);
+}
+
+#[test]
 fn delays_double_then_the_server_parks_and_is_tried_every_ten_minutes() {
     let mut d = Drive::new();
     d.feed(Event::StartAsked);

@@ -9,7 +9,7 @@
 use super::body::{Body, EndOrder};
 use super::breaker::Breaker;
 use super::gate;
-use super::handle::{Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
+use super::handle::{self, Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
 use super::health::{Ping, Verdict};
 use super::launch::{Launched, Launcher, Log};
 use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
@@ -429,11 +429,10 @@ impl Supervisor {
             Phase::Ready { .. } => None,
             _ => self.next_step().map(Instant::into_std),
         };
-        if let Phase::NeedsAuth { failure, .. } = &phase {
-            // Nothing happens before a person acts: whoever waits is told what that is.
+        if let Some((failure, retry_in)) = handle::futile(&phase, Instant::now().into_std()) {
             for waiter in self.waiters.drain(..) {
                 let (server, failure) = (self.name.clone(), failure.clone());
-                let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in: None }));
+                let _ = waiter.send(Err(NotReady::Failed { server, failure, retry_in }));
             }
         }
         if let Phase::Stopped { reason } = phase {

@@ -70,13 +70,22 @@ impl Supervisor {
     }
 
     pub(super) fn fact(&mut self, fact: Fact) {
+        let dropped =
+            self.body.as_ref().map(|body| body.wire.stats().dropped_news.swap(0, Ordering::Relaxed));
+        if dropped.is_some_and(|dropped| dropped > 0) {
+            self.pass_on(Fact::Missed);
+        }
+        self.pass_on(fact);
+    }
+
+    fn pass_on(&mut self, fact: Fact) {
         match &fact {
             Fact::ToolsChanged => self.refresh.noticed(&[ListKind::Tools]),
             Fact::ResourcesChanged => self.refresh.noticed(&[ListKind::Resources, ListKind::Templates]),
             Fact::PromptsChanged => self.refresh.noticed(&[ListKind::Prompts]),
             Fact::Log(params) => self.log.note(&format!("notification: {}", params.get())),
             // Another session may be another deployment: everything is looked at again.
-            Fact::SessionRenewed => {
+            Fact::SessionRenewed | Fact::Missed => {
                 let agreed = self.status.borrow().agreed.clone();
                 let declared = ListKind::ALL.into_iter().filter(|kind| {
                     agreed

@@ -130,9 +130,9 @@ fn check(shared: &Shared, hello: &Hello) -> Result<(), Welcome> {
             format!("this daemon serves {}, the shim was started for {}", shared.home.display(), hello.home);
         return refuse("home", message);
     }
-    let catalog = shared.catalog.borrow();
-    if !catalog.has_profile(&ProfileName::new(hello.profile.as_str())) {
-        let names: Vec<&str> = catalog.profile_names().map(ProfileName::as_str).collect();
+    let profiles = shared.calls.profiles();
+    if profiles.iter().all(|profile| profile.as_str() != hello.profile) {
+        let names: Vec<&str> = profiles.iter().map(ProfileName::as_str).collect();
         let message =
             format!("no profile `{}` in config.yaml; there are: {}", hello.profile, names.join(", "));
         return refuse("profile", message);

@@ -66,6 +66,8 @@ pub(super) struct Follower {
     position: Option<Position>,
     /// What the last complete look saw.
     seen: Option<super::super::db::Stamp>,
+    /// Where a file was begun whose newest messages are still to be remembered.
+    unremembered: Option<i64>,
     /// What new sessions take over from those they continue.
     inheritance: Inheritance,
     /// Whether sessions are to be looked at for messages taken back.
@@ -89,6 +91,7 @@ impl Follower {
             followed: None,
             position: None,
             seen: None,
+            unremembered: None,
             inheritance: Inheritance::default(),
             unswept: false,
         }
@@ -110,6 +113,11 @@ impl Follower {
         }
         let file = FileMark { inode: stamp.inode, born_ms: self.born() };
         self.same_file(file, now)?;
+        // Not with the beginning itself, which the start of the daemon waits for.
+        if let Some(through) = self.unremembered {
+            self.remember(through)?;
+            self.unremembered = None;
+        }
         while self.step(now)? {}
         // Only now: rows that an error kept back are looked for again.
         self.seen = Some(stamp);
@@ -261,7 +269,8 @@ impl Follower {
         let through = position.through;
         self.begin(position, gap)?;
         tracing::debug!(through, "state.db is followed from here on");
-        self.remember(through)
+        self.unremembered = Some(through);
+        Ok(())
     }
 
     fn begin(&mut self, position: Position, gap: Vec<NewEvent>) -> Result<(), LookError> {

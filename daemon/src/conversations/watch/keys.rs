@@ -4,7 +4,7 @@
 //! changed, and takes at most a twentieth of the time. May not touch: anything but for reading.
 
 use super::super::db::Snapshot;
-use super::super::index;
+use super::super::sessions_file;
 use super::super::tools::read_text;
 use super::rows;
 use std::collections::{HashMap, HashSet};
@@ -90,7 +90,7 @@ impl Keys {
     fn parse(&mut self) -> HashMap<String, String> {
         let started = Instant::now();
         // Missing or damaged: no conversations, as everywhere.
-        let entries = read_text(&self.index).map(|json| index::from_sessions_json(&json)).unwrap_or_default();
+        let entries = read_text(&self.index).map(|json| sessions_file::parse(&json)).unwrap_or_default();
         let keys = entries.into_iter().map(|entry| (entry.session_id, entry.session_key)).collect();
         let took = started.elapsed();
         self.not_before = (took > Duration::from_millis(1)).then(|| Instant::now() + took * 20);

@@ -1,13 +1,19 @@
 //! When state.db is looked at next.
 //!
-//! Pure. Promise: a change that was notified is looked at at once, and twice more, because the notice
-//! comes before the commit can be seen; a change that was not notified is found by a slow look; where
-//! notices do not come, the slow look becomes a quick one by itself.
+//! Pure. Promise: a change that was notified is looked at at once and again and again for a while,
+//! because the notice comes before the commit can be seen: the writer waits for its disk in between, for
+//! a millisecond or, under load, for hundreds. A change that was not notified is found by a slow look;
+//! where notices do not come, the slow look becomes a quick one by itself.
 
 use std::time::{Duration, Instant};
 
-/// After a notice it is looked at again after these spans: the commit may not be visible yet.
-const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(25)];
+/// After a notice it is looked at again for so long.
+const AGAIN_FOR: Duration = Duration::from_millis(1500);
+/// In steps of a quarter of what has passed, so that the wait is at most a quarter longer than the
+/// writer's; at least this, while nothing was found.
+const AGAIN: Duration = Duration::from_micros(500);
+/// The same once something was found: it may have been an earlier commit.
+const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Between two looks that nobody asked for.
 pub(super) const SAFETY: Duration = Duration::from_secs(2);
 /// The same where no notices come.
@@ -44,8 +50,8 @@ pub enum Mode {
 pub(super) struct Pace {
     mode: Mode,
     unnoticed: u32,
-    /// The last notice, and how many looks followed it.
-    notice: Option<(Instant, usize)>,
+    /// The last notice, as long as a commit may follow it, and the shortest step.
+    notice: Option<(Instant, Duration)>,
     failures: u32,
     due: Instant,
 }
@@ -53,7 +59,7 @@ pub(super) struct Pace {
 impl Pace {
     /// Begins with a look at once, as after a notice: what is found then went unnoticed by nobody.
     pub(super) fn new(mode: Mode, now: Instant) -> Self {
-        Self { mode, unnoticed: 0, notice: Some((now, 0)), failures: 0, due: now }
+        Self { mode, unnoticed: 0, notice: Some((now, AGAIN)), failures: 0, due: now }
     }
 
     /// How changes are noticed now.
@@ -80,7 +86,7 @@ impl Pace {
         if self.mode == Mode::PollingUnnoticed {
             self.mode = Mode::Notices;
         }
-        self.notice = Some((now, 0));
+        self.notice = Some((now, AGAIN));
         // A database that cannot be read is left alone for its pause.
         if self.failures == 0 {
             self.due = now;
@@ -96,17 +102,16 @@ impl Pace {
             return;
         }
         self.failures = 0;
-        let again = match &mut self.notice {
-            Some((at, looks)) => {
-                let again = AGAIN.get(*looks).map(|span| *at + *span);
-                *looks += 1;
-                again
+        if let Some((at, step)) = &mut self.notice {
+            if found == Found::Change {
+                *step = AGAIN_AFTER;
             }
-            None => None,
-        };
-        if let Some(again) = again {
-            self.due = again.max(now);
-            return;
+            let passed = now.saturating_duration_since(*at);
+            let again = (passed / 4).max(*step);
+            if passed + again <= AGAIN_FOR {
+                self.due = now + again;
+                return;
+            }
         }
         let asked = self.notice.take().is_some();
         if found == Found::Change && !asked && self.mode == Mode::Notices {
@@ -128,31 +133,43 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// After the looks of the start, which found something at `t`.
+    /// After the looks of the start, at `t`.
     fn quiet(t: Instant) -> Pace {
-        let mut pace = Pace::new(Mode::Notices, t - ms(25));
-        for found in [Found::Nothing, Found::Nothing, Found::Change] {
-            pace.looked(found, pace.due());
+        let mut pace = Pace::new(Mode::Notices, t - AGAIN_FOR);
+        while pace.notice.is_some() {
+            pace.looked(Found::Change, pace.due().min(t));
         }
-        assert_eq!(
-            (pace.due(), pace.unnoticed),
-            (t + SAFETY, 0),
+        assert!(
+            pace.due() <= t + SAFETY && pace.unnoticed == 0,
             "nobody was to notice what was there before"
         );
         pace
     }
 
-    #[test]
-    fn a_notice_is_followed_by_three_looks_and_then_by_slow_ones() {
-        let t = Instant::now();
-        let mut pace = quiet(t);
-        pace.noticed(t + ms(100));
+    /// When it is looked after a notice at `t`, until the slow looks.
+    fn looks(mut pace: Pace, t: Instant, found: Found) -> Vec<Duration> {
+        pace.noticed(t);
         let mut looks = Vec::new();
-        for _ in 0..4 {
+        while pace.notice.is_some() {
             looks.push(pace.due() - t);
-            pace.looked(Found::Nothing, pace.due());
+            pace.looked(found, pace.due());
         }
-        assert_eq!(looks, [ms(100), ms(105), ms(125), ms(2125)]);
+        assert_eq!(pace.due() - t - *looks.last().unwrap(), SAFETY);
+        looks
+    }
+
+    #[test]
+    fn whenever_the_commit_comes_the_wait_is_little_longer_than_the_writers() {
+        let t = Instant::now();
+        let nothing = looks(quiet(t), t + ms(100), Found::Nothing);
+        assert_eq!(nothing[0], Duration::ZERO);
+        for pair in nothing.windows(2) {
+            assert!(pair[1] <= (pair[0] + AGAIN).max(pair[0] * 5 / 4), "{pair:?}");
+        }
+        assert!(*nothing.last().unwrap() > AGAIN_FOR * 3 / 4 && nothing.len() < 40, "{nothing:?}");
+        let found = looks(quiet(t), t + ms(100), Found::Change);
+        assert_eq!(found[1], AGAIN_AFTER);
+        assert!(found.len() < 30, "{found:?}");
     }
 
     #[test]

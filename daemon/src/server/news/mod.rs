@@ -100,8 +100,7 @@ impl News {
                         self.followers.connected();
                     }
                     Ok(fact) => self.pass_on(&fact.fact),
-                    // The oldest were dropped; what is there now still counts.
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.pass_on(&Fact::Missed),
                     Err(broadcast::error::RecvError::Closed) => return,
                 },
                 () = async { tokio::time::sleep_until(due.expect("checked")).await }, if due.is_some() => {
@@ -130,6 +129,7 @@ impl News {
             | Fact::PromptsChanged
             | Fact::Declined(_)
             | Fact::SessionRenewed => {}
+            Fact::Missed => self.followers.all_updated(now.into_std()),
         }
     }
 }

@@ -110,10 +110,17 @@ impl Core {
         reply.finish().get().as_bytes().to_vec()
     }
 
-    /// Tells the supervisor; dropped and counted when it is behind.
+    /// Tells the supervisor; dropped and counted when it is behind. Log lines leave room for the rest: a
+    /// server that logs without end must not make itself unheard.
     pub(super) fn fact(&mut self, fact: Fact) {
-        if self.facts.try_send(fact).is_err() {
+        let is_log = matches!(fact, Fact::Log(_));
+        let full = is_log && self.facts.capacity() <= self.facts.max_capacity() / 2;
+        if full || self.facts.try_send(fact).is_err() {
             WireStats::count(&self.stats.dropped_facts);
+            if !is_log {
+                // Whoever reads what is queued before it sees this: the queue was full.
+                WireStats::count(&self.stats.dropped_news);
+            }
         }
     }
 

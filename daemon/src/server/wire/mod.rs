@@ -83,6 +83,8 @@ pub enum Fact {
     /// A remote server had forgotten the session and another one was begun: subscriptions and log
     /// levels are gone, lists may be others.
     SessionRenewed,
+    /// The server said more than could be passed on: lists and followed resources may have changed.
+    Missed,
 }
 
 /// Counters of one generation, readable while it runs.
@@ -96,6 +98,8 @@ pub struct WireStats {
     pub stray_messages: AtomicU64,
     /// Facts dropped because the supervisor was behind.
     pub dropped_facts: AtomicU64,
+    /// Those among them that were no log lines, since somebody looked.
+    pub dropped_news: AtomicU64,
     /// Requests without an outcome yet.
     pub in_flight: AtomicU32,
     /// Kind and sample of the last noise.

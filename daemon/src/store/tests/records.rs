@@ -348,3 +348,45 @@ proptest! {
         prop_assert_eq!(left, expected);
     }
 }
+
+fn keyed(key: &str, text: u8, life: i64) -> Keyed {
+    Keyed { key: key.to_owned(), digest: [text; 32], life }
+}
+
+#[tokio::test]
+async fn a_key_is_begun_once_and_ends_as_its_message_did() {
+    let home = Home::new();
+    let store = home.open_well();
+    let begin = |key: &'static str, text, life| store.begin_send(keyed(key, text, life), UnixMs(1_000));
+    assert_eq!(begin("a", 1, 7).await.unwrap(), Begun::Go { from: 0 });
+    assert_eq!(begin("a", 1, 7).await.unwrap(), Begun::Running);
+    assert_eq!(begin("a", 2, 7).await.unwrap(), Begun::OtherMessage);
+    assert_eq!(begin("a", 1, 8).await.unwrap(), Begun::Unknown, "the daemon that began it is gone");
+    store.end_send("a".into(), SendEnd::Done { answer: "{}".into() }).await.unwrap();
+    assert_eq!(begin("a", 1, 8).await.unwrap(), Begun::Done { answer: "{}".into() });
+    begin("b", 1, 7).await.unwrap();
+    store.end_send("b".into(), SendEnd::Stopped { sent: 3 }).await.unwrap();
+    assert_eq!(begin("b", 1, 8).await.unwrap(), Begun::Go { from: 3 });
+    store.end_send("b".into(), SendEnd::Stopped { sent: 0 }).await.unwrap();
+    assert_eq!(begin("b", 9, 7).await.unwrap(), Begun::Go { from: 0 }, "forgotten");
+    store.end_send("b".into(), SendEnd::Unknown { sent: 0 }).await.unwrap();
+    assert_eq!(begin("b", 9, 7).await.unwrap(), Begun::Unknown);
+}
+
+#[tokio::test]
+async fn keys_are_kept_for_a_week_and_their_number_is_bounded() {
+    let home = Home::new();
+    let store = home.open_well();
+    let week = i64::try_from(KEPT_FOR.as_millis()).unwrap();
+    store.begin_send(keyed("old", 1, 1), UnixMs(0)).await.unwrap();
+    assert_eq!(store.begin_send(keyed("old", 1, 2), UnixMs(week)).await.unwrap(), Begun::Unknown);
+    assert_eq!(store.begin_send(keyed("old", 1, 2), UnixMs(week + 1)).await.unwrap(), Begun::Go { from: 0 });
+    let fill = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {KEPT})
+         INSERT INTO sends SELECT 'k' || i, zeroblob(32), {week} + i, 'done', 1, 0, '' FROM n"
+    );
+    home.stranger().execute_batch(&fill).unwrap();
+    store.begin_send(keyed("new", 1, 1), UnixMs(2 * week)).await.unwrap();
+    let count: u32 = home.stranger().query_row("SELECT count(*) FROM sends", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, KEPT);
+}

@@ -51,6 +51,8 @@ pub fn session_is_gone(status: u16, body: &str) -> bool {
     match status {
         404 => true,
         400 | 409 | 410 | 422 => speaks_of_lost_session(body),
+        // Nearly every answer has no such member, and a search is far cheaper than reading a long one.
+        200 if !body.contains("\"error\"") => false,
         200 => error_message(body).is_some_and(|message| is_only_lost_session(&message)),
         _ => false,
     }

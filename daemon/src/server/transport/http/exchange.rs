@@ -60,10 +60,19 @@ pub(crate) struct Post {
     /// The request's id; `None`: a notification or a reply.
     pub(crate) id: Option<u64>,
     pub(crate) ask: Ask,
-    /// Headers for taking a stream up again; `None`: streams cannot be.
-    pub(crate) resume: Option<HeaderMap>,
+    /// Whether its stream may be taken up again with a GET under the same headers.
+    pub(crate) resume: Resume,
     /// Whether it opens a session.
     pub(crate) opens: Opens,
+}
+
+/// Whether a broken stream may be taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// If the server numbered its events.
+    Possible,
+    /// The protocol has no such thing here.
+    No,
 }
 
 /// Whether a request opens a session.
@@ -279,9 +288,10 @@ impl Cx {
             if self.post.id.is_none() {
                 return Ended::Accepted;
             }
-            let (Some(id), Some(headers)) = (events.last_id.clone(), self.post.resume.clone()) else {
+            let Some(id) = events.last_id.clone().filter(|_| self.post.resume == Resume::Possible) else {
                 return Ended::Failed(SendError::Broken(reason));
             };
+            let headers = self.post.ask.headers.clone();
             let retry = events.retry;
             loop {
                 tokio::time::sleep(retry.unwrap_or(wait)).await;

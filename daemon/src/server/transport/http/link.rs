@@ -15,7 +15,7 @@ use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
 };
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, Request, Response, StatusCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
@@ -193,11 +193,13 @@ impl Link {
         for (name, value) in &ask.headers {
             headers.insert(name.clone(), value.clone());
         }
-        let mut request = self.client.request(ask.method.clone(), to.clone()).headers(headers);
+        let mut request = Request::new(ask.method.clone(), to.clone());
+        *request.headers_mut() = headers;
         if ask.method == Method::POST {
-            request = request.body(reqwest::Body::wrap(Watched::new(ask.body.clone(), ask.written.clone())));
+            let body = Watched::new(ask.body.clone(), ask.written.clone());
+            *request.body_mut() = Some(reqwest::Body::wrap(body));
         }
-        request.send().await.map_err(|error| {
+        self.client.execute(request).await.map_err(|error| {
             let reason = format!("{}: {}", shown(to), root_of(&error.without_url()));
             if ask.method == Method::POST && ask.written.is_set() {
                 SendError::Broken(reason)
@@ -273,4 +275,25 @@ fn percent_decode(text: &str) -> String {
 /// Origin and path.
 pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn userinfo_of_an_address_becomes_the_header_it_stands_for() {
+        let header =
+            |text: &str| userinfo(&Url::parse(text).unwrap()).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(header("http://h/"), None);
+        // a+b@c:p=&w
+        assert_eq!(header("http://a+b%40c:p=&w@h/").as_deref(), Some("Basic YStiQGM6cD0mdw=="));
+        assert_eq!(header("http://only@h/").as_deref(), Some("Basic b25seTo="));
+    }
+
+    #[test]
+    fn what_is_shown_of_an_address_is_origin_and_path() {
+        let url = Url::parse("https://user:secret@h.example:8443/mcp/x?token=secret#y").unwrap();
+        assert_eq!(shown(&url), "https://h.example:8443/mcp/x");
+    }
 }

@@ -1,13 +1,13 @@
 //! Requests on their way: what is kept of each, and how they are sent and held back.
 
 use super::super::inbound::{Body, Inbound};
-use super::super::lines::{notification_line, per_request_line, request_line};
+use super::super::lines::{line_with_hole, notification_line, per_request_line, request_line};
 use super::RemoteWire;
 use super::session::Gate;
 use crate::jsonrpc::era::Era;
 use crate::jsonrpc::splice::Members;
 use crate::server::transport::http::body::Written;
-use crate::server::transport::http::exchange::{Ended, Opens, Post, exchange};
+use crate::server::transport::http::exchange::{Ended, Opens, Post, Resume, exchange};
 use crate::server::transport::http::link::{Ask, SendError};
 use crate::server::transport::http::names;
 use crate::server::wire::HttpRefusal;
@@ -101,14 +101,23 @@ impl Mode {
 
 impl RemoteWire {
     /// Takes a request in and sends it as soon as the gate allows.
-    pub(super) fn accept(&mut self, id: u64, method: Cow<'static, str>, params: Option<Box<RawValue>>) {
+    pub(super) fn accept(
+        &mut self,
+        id: u64,
+        method: Cow<'static, str>,
+        params: Option<Box<RawValue>>,
+        hole: Option<usize>,
+    ) {
         let opens = method == "initialize";
         if opens {
             self.session.begin(params.as_deref());
         }
-        let line = match self.session.era() {
-            Era::Initialize => request_line(id, &method, params.as_deref(), !opens),
-            Era::PerRequest => per_request_line(id, &method, params.as_deref(), self.session.revision()),
+        let line = match (self.session.era(), &params, hole) {
+            (Era::Initialize, Some(params), Some(hole)) => line_with_hole(id, &method, params, hole),
+            (Era::Initialize, ..) => request_line(id, &method, params.as_deref(), !opens),
+            (Era::PerRequest, ..) => {
+                per_request_line(id, &method, params.as_deref(), self.session.revision())
+            }
         };
         let about = match self.session.era() {
             Era::Initialize => HeaderMap::new(),
@@ -152,7 +161,10 @@ impl RemoteWire {
             Opens::Nothing => self.session.headers(),
         };
         headers.extend(open.about.clone());
-        let resume = (self.session.may_resume() && opens == Opens::Nothing).then(|| self.session.headers());
+        let resume = match opens {
+            Opens::Nothing if self.session.may_resume() => Resume::Possible,
+            Opens::Nothing | Opens::Session => Resume::No,
+        };
         let ask =
             Ask { to: self.mode.target(), ..Ask::post(open.line.clone(), headers, open.written.clone()) };
         let post = Post { id: Some(id), ask, resume, opens };
@@ -205,7 +217,7 @@ impl RemoteWire {
         let written = Written::default();
         let headers = self.session.headers();
         let ask = Ask { to: self.mode.target(), ..Ask::post(Bytes::from(line), headers, written) };
-        let post = Post { id: None, ask, resume: None, opens: Opens::Nothing };
+        let post = Post { id: None, ask, resume: Resume::No, opens: Opens::Nothing };
         let flight = exchange(self.remote.link.clone(), self.core.stats.clone(), post, self.heard_in.clone());
         self.flights.push(Box::pin(async move {
             let late = Ended::Failed(SendError::Broken("not taken in time".to_owned()));

@@ -250,7 +250,7 @@ impl RemoteWire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole: _, done, events } => {
+            Order::Request { request, hole, done, events } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -263,7 +263,7 @@ impl RemoteWire {
                 let cancellable = method != "initialize";
                 let entry = NewEntry { done, events, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
-                self.accept(id, method, params);
+                self.accept(id, method, params, hole);
             }
             Order::Notify { method, params } => self.notify(method, params.as_deref()),
             Order::Cancel { reason } => {

@@ -10,7 +10,7 @@ use super::{EndReason, RemoteWire};
 use crate::jsonrpc::era::{self, Era};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::server::transport::http::body::Written;
-use crate::server::transport::http::exchange::{Ended, Heard, Opens, Post, exchange};
+use crate::server::transport::http::exchange::{Ended, Heard, Opens, Post, Resume, exchange};
 use crate::server::transport::http::link::{Ask, Link, Login, SendError};
 use crate::server::transport::http::mirror::Mirror;
 use crate::server::transport::http::names;
@@ -206,7 +206,7 @@ impl RemoteWire {
 async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Renewed, EndReason> {
     let (heard_in, mut heard) = mpsc::channel(16);
     let ask = Ask::post(line, HeaderMap::new(), Written::default());
-    let post = Post { id: Some(OWN_ID), ask, resume: None, opens: Opens::Session };
+    let post = Post { id: Some(OWN_ID), ask, resume: Resume::No, opens: Opens::Session };
     let opening = exchange(link.clone(), stats.clone(), post, heard_in);
     tokio::pin!(opening);
     let mut renewed = Renewed { id: None, revision: None };
@@ -254,7 +254,7 @@ async fn renew(link: Arc<Link>, stats: Arc<WireStats>, line: Bytes) -> Result<Re
     );
     let (quiet, _) = mpsc::channel(1);
     // Whatever it says: the requests that follow will show whether the session is good.
-    exchange(link, stats, Post { id: None, ask, resume: None, opens: Opens::Nothing }, quiet).await;
+    exchange(link, stats, Post { id: None, ask, resume: Resume::No, opens: Opens::Nothing }, quiet).await;
     Ok(renewed)
 }
 
