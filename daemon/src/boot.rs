@@ -12,7 +12,7 @@ use crate::catalog::snapshot::Catalog;
 use crate::claim::{Claim, Sockets};
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{Config, RedactionLabels, Watcher};
-use crate::conversations::watch::{State, Watch, WatchStatus};
+use crate::conversations::watch::Watch;
 use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
@@ -20,9 +20,10 @@ use crate::learned::Learned;
 use crate::masking::Masking;
 use crate::names::ServerName;
 use crate::observe::Observe;
+use crate::occasions;
 use crate::paths::Paths;
 use crate::redact::Redactor;
-use crate::reload::{ReloadTask, Reloader};
+use crate::reload::ReloadTask;
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
 use crate::server::base_env::BaseEnv;
@@ -219,7 +220,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
-    groups.inner.spawn(reload_on_arrival(events.status(), reloader.clone()));
+    groups.inner.spawn(occasions::on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -265,9 +266,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    groups.inner.spawn(reload_on_change(watcher, reloader.clone()));
+    groups.inner.spawn(occasions::on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
-    groups.inner.spawn(reload_on_manager(base, reloader.clone()));
+    groups.inner.spawn(occasions::on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
@@ -281,7 +282,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
-    let idle = idle(clients.clone(), idle_exit);
+    let idle = occasions::idle(clients.clone(), idle_exit);
     tokio::pin!(idle);
     let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
     tokio::pin!(broken);
@@ -469,30 +470,6 @@ fn log_reaped(report: &reaper::ReapReport) {
     );
 }
 
-async fn reload_on_change(mut changes: watch::Receiver<u64>, reloader: Reloader) {
-    while changes.changed().await.is_ok() {
-        reloader.reload().await;
-    }
-}
-
-/// Conversations that appear are offered at once.
-async fn reload_on_arrival(mut status: watch::Receiver<WatchStatus>, reloader: Reloader) {
-    while status.wait_for(|status| status.state == State::Missing).await.is_ok()
-        && status.wait_for(|status| status.state == State::Following).await.is_ok()
-    {
-        reloader.poke();
-    }
-}
-
-/// The user manager's variables come late; the secrets among them must be masked all the same.
-async fn reload_on_manager(mut base: watch::Receiver<Arc<BaseEnv>>, reloader: Reloader) {
-    while base.changed().await.is_ok() {
-        if !base.borrow_and_update().manager.is_empty() {
-            reloader.poke();
-        }
-    }
-}
-
 /// The first client must not see an empty list because it came early.
 async fn first_catalog(catalog: &watch::Receiver<Arc<Catalog>>) {
     let mut catalog = catalog.clone();
@@ -509,20 +486,4 @@ async fn serve_admin(listener: tokio::net::UnixListener, admin: service::Admin, 
 fn ready() {
     // Without a service manager there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-}
-
-/// Returns when no client was connected for `limit`; never without one.
-async fn idle(clients: Clients, limit: Option<Duration>) {
-    let Some(limit) = limit else { return std::future::pending().await };
-    let mut empty_since = Instant::now();
-    let mut look =
-        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
-    loop {
-        look.tick().await;
-        if !clients.all().is_empty() {
-            empty_since = Instant::now();
-        } else if empty_since.elapsed() >= limit {
-            return;
-        }
-    }
 }

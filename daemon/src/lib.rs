@@ -20,6 +20,7 @@ pub mod learned;
 pub mod masking;
 pub mod names;
 pub mod observe;
+mod occasions;
 pub mod paths;
 pub mod policy;
 pub mod process;

@@ -4,7 +4,7 @@
 //! from inside the user's network. Promise: such a host is public, or of the same kind as the address
 //! that the user wrote into the configuration; link-local addresses (cloud metadata) are never called.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
 /// A kind of address.
