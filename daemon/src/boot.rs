@@ -20,6 +20,7 @@ use crate::learned::Learned;
 use crate::masking::Masking;
 use crate::names::ServerName;
 use crate::observe::Observe;
+use crate::occasions;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::ReloadTask;
@@ -48,7 +49,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
-use crate::triggers;
 use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
@@ -220,7 +220,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
-    groups.inner.spawn(triggers::on_arrival(events.status(), reloader.clone()));
+    groups.inner.spawn(occasions::on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -266,9 +266,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    groups.inner.spawn(triggers::on_change(watcher, reloader.clone()));
+    groups.inner.spawn(occasions::on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
-    groups.inner.spawn(triggers::on_manager(base, reloader.clone()));
+    groups.inner.spawn(occasions::on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
@@ -282,7 +282,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
-    let idle = idle(clients.clone(), idle_exit);
+    let idle = occasions::idle(clients.clone(), idle_exit);
     tokio::pin!(idle);
     let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
     tokio::pin!(broken);
@@ -464,20 +464,4 @@ async fn serve_admin(listener: tokio::net::UnixListener, admin: service::Admin, 
 fn ready() {
     // Without a service manager there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-}
-
-/// Returns when no client was connected for `limit`; never without one.
-async fn idle(clients: Clients, limit: Option<Duration>) {
-    let Some(limit) = limit else { return std::future::pending().await };
-    let mut empty_since = Instant::now();
-    let mut look =
-        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
-    loop {
-        look.tick().await;
-        if !clients.all().is_empty() {
-            empty_since = Instant::now();
-        } else if empty_since.elapsed() >= limit {
-            return;
-        }
-    }
 }
