@@ -20,7 +20,6 @@ use crate::learned::Learned;
 use crate::masking::Masking;
 use crate::names::ServerName;
 use crate::observe::Observe;
-use crate::occasions;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::ReloadTask;
@@ -49,6 +48,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
+use crate::triggers;
 use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
@@ -220,7 +220,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
-    groups.inner.spawn(occasions::on_arrival(events.status(), reloader.clone()));
+    groups.inner.spawn(triggers::on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -266,9 +266,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    groups.inner.spawn(occasions::on_change(watcher, reloader.clone()));
+    groups.inner.spawn(triggers::on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
-    groups.inner.spawn(occasions::on_manager(base, reloader.clone()));
+    groups.inner.spawn(triggers::on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
@@ -282,7 +282,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     ready();
     tracing::info!(sockets = %endpoint.dir.display(), ms = started.elapsed().as_millis() as u64, "hermesd is ready");
 
-    let idle = occasions::idle(clients.clone(), idle_exit);
+    let idle = idle(clients.clone(), idle_exit);
     tokio::pin!(idle);
     let broken = watchdog::first_end(&mut reconciling, reloader.clone(), store.clone());
     tokio::pin!(broken);
@@ -391,7 +391,7 @@ async fn reap(paths: &Paths) {
     let ledger = paths.ledger.clone();
     let report = tokio::task::spawn_blocking(move || reaper::reap_leftovers(&ledger, GUARD_PATIENCE)).await;
     match report {
-        Ok(report) => log_reaped(&report),
+        Ok(report) => report.log(),
         Err(error) => tracing::error!(%error, "looking for leftovers failed"),
     }
 }
@@ -448,28 +448,6 @@ fn start_logs(
     Ok(server_logs)
 }
 
-fn log_reaped(report: &reaper::ReapReport) {
-    for (server, ended) in &report.ended {
-        tracing::warn!(
-            server,
-            pid = ended.pid,
-            process = ended.name,
-            "ended a process that an earlier daemon left"
-        );
-    }
-    if !report.survivors.is_empty() {
-        let pids: Vec<String> = report.survivors.iter().map(ToString::to_string).collect();
-        tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
-    }
-    tracing::debug!(
-        ended = report.ended.len(),
-        spared = report.spared.len(),
-        containers = report.containers,
-        waited_ms = report.waited.as_millis(),
-        "looked for leftovers"
-    );
-}
-
 /// The first client must not see an empty list because it came early.
 async fn first_catalog(catalog: &watch::Receiver<Arc<Catalog>>) {
     let mut catalog = catalog.clone();
@@ -486,4 +464,20 @@ async fn serve_admin(listener: tokio::net::UnixListener, admin: service::Admin, 
 fn ready() {
     // Without a service manager there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+}
+
+/// Returns when no client was connected for `limit`; never without one.
+async fn idle(clients: Clients, limit: Option<Duration>) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    let mut empty_since = Instant::now();
+    let mut look =
+        tokio::time::interval((limit / 10).clamp(Duration::from_millis(50), Duration::from_secs(60)));
+    loop {
+        look.tick().await;
+        if !clients.all().is_empty() {
+            empty_since = Instant::now();
+        } else if empty_since.elapsed() >= limit {
+            return;
+        }
+    }
 }

@@ -4,6 +4,8 @@
 //! costs its neighbours. Items are kept raw, so unknown members pass through. May not touch: the
 //! wire (`pages` fetches), exposed names, filters.
 
+use super::annotations::Annotations;
+pub use super::problem::{Note, Problem};
 use crate::jsonrpc::depth;
 use crate::jsonrpc::splice::{self, Members};
 use crate::names::RawTool;
@@ -76,21 +78,6 @@ impl fmt::Display for ListKind {
     }
 }
 
-/// `annotations` of a tool. `None`: not said.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Annotations {
-    /// `title`.
-    pub title: Option<String>,
-    /// `readOnlyHint`.
-    pub read_only: Option<bool>,
-    /// `destructiveHint`.
-    pub destructive: Option<bool>,
-    /// `idempotentHint`.
-    pub idempotent: Option<bool>,
-    /// `openWorldHint`.
-    pub open_world: Option<bool>,
-}
-
 /// One tool.
 #[derive(Debug, Clone)]
 pub struct ToolItem {
@@ -123,76 +110,6 @@ pub struct Item {
     pub description: Option<String>,
     /// The whole item.
     pub raw: Box<RawValue>,
-}
-
-/// Something about a list that a person should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Which list.
-    pub list: ListKind,
-    /// Name of the item, or its place from 1 when it has no usable name; empty: the list as a whole.
-    pub item: String,
-    /// What was wrong.
-    pub problem: Problem,
-}
-
-/// What was wrong with an item or a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// Dropped: it is no object.
-    NotAnObject,
-    /// Dropped: this member is missing or no text.
-    NoKey(&'static str),
-    /// Dropped: the same name came before.
-    Duplicate,
-    /// Dropped: clients could not read the list with it.
-    TooDeep,
-    /// Repaired: no usable `inputSchema`, any object is accepted.
-    SchemaReplaced,
-    /// The list is cut off here: the result has no array under this member.
-    NoArray(&'static str),
-    /// The list is cut off here: the server gave the same cursor again.
-    CursorRepeated,
-    /// The list is cut off here: too many pages.
-    TooManyPages(usize),
-    /// `nextCursor` is neither text nor null: taken as the end.
-    BadCursor,
-    /// The list could not be read; what was known before stays.
-    Unavailable(String),
-    /// Dropped: it breaks a rule of its transport.
-    AgainstRules(String),
-}
-
-impl Problem {
-    /// Whether an item is missing from the listing because of it.
-    pub fn drops_item(&self) -> bool {
-        matches!(
-            self,
-            Self::NotAnObject | Self::NoKey(_) | Self::Duplicate | Self::TooDeep | Self::AgainstRules(_)
-        )
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.list)?;
-        if !self.item.is_empty() {
-            write!(f, "`{}` ", self.item)?;
-        }
-        match &self.problem {
-            Problem::NotAnObject => write!(f, "dropped, it is no object"),
-            Problem::NoKey(member) => write!(f, "dropped, `{member}` is missing or no text"),
-            Problem::Duplicate => write!(f, "dropped, the same name came before"),
-            Problem::TooDeep => write!(f, "dropped, nested deeper than {} levels", depth::MAX_ITEM),
-            Problem::SchemaReplaced => write!(f, "has no usable inputSchema; any object is accepted"),
-            Problem::NoArray(member) => write!(f, "the answer has no array `{member}`"),
-            Problem::CursorRepeated => write!(f, "cut off, the server repeats a cursor"),
-            Problem::TooManyPages(limit) => write!(f, "cut off after {limit} pages"),
-            Problem::BadCursor => write!(f, "nextCursor is no text, taken as the end"),
-            Problem::Unavailable(why) => write!(f, "not read: {why}"),
-            Problem::AgainstRules(why) => write!(f, "dropped, {why}"),
-        }
-    }
 }
 
 /// Everything one server offers.
@@ -470,24 +387,12 @@ fn tool(name: String, raw: &RawValue, members: &Members<'_>) -> (ToolItem, Optio
             .get("outputSchema")
             .filter(|s| s.get().starts_with('{'))
             .map(ToOwned::to_owned),
-        annotations: members.get("annotations").map(annotations).unwrap_or_default(),
+        annotations: members.get("annotations").map(Annotations::read).unwrap_or_default(),
         name: RawTool::new(name),
         input_schema,
         raw,
     };
     (item, repaired)
-}
-
-fn annotations(raw: &RawValue) -> Annotations {
-    let Ok(members) = Members::parse(raw) else { return Annotations::default() };
-    let flag = |key| members.get(key).and_then(|raw| serde_json::from_str::<bool>(raw.get()).ok());
-    Annotations {
-        title: owned(&members, "title"),
-        read_only: flag("readOnlyHint"),
-        destructive: flag("destructiveHint"),
-        idempotent: flag("idempotentHint"),
-        open_world: flag("openWorldHint"),
-    }
 }
 
 fn owned(members: &Members<'_>, key: &str) -> Option<String> {

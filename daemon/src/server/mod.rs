@@ -1,5 +1,6 @@
 //! MCP servers: one supervisor task each, from spawn to proven death.
 
+pub mod annotations;
 mod asked;
 pub mod base_env;
 pub(crate) mod body;
@@ -22,6 +23,7 @@ pub mod pace;
 pub mod package;
 pub mod pages;
 pub mod places;
+mod problem;
 pub(crate) mod refresh;
 pub mod remote;
 pub mod shell_query;

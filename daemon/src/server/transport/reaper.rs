@@ -71,6 +71,29 @@ pub struct ReapReport {
 }
 
 impl ReapReport {
+    /// Writes what was done into the daemon's log.
+    pub fn log(&self) {
+        for (server, ended) in &self.ended {
+            tracing::warn!(
+                server,
+                pid = ended.pid,
+                process = ended.name,
+                "ended a process that an earlier daemon left"
+            );
+        }
+        if !self.survivors.is_empty() {
+            let pids: Vec<String> = self.survivors.iter().map(ToString::to_string).collect();
+            tracing::error!(pids = pids.join(" "), "processes of an earlier daemon cannot be ended");
+        }
+        tracing::debug!(
+            ended = self.ended.len(),
+            spared = self.spared.len(),
+            containers = self.containers,
+            waited_ms = self.waited.as_millis(),
+            "looked for leftovers"
+        );
+    }
+
     fn of(ledger: LedgerState) -> Self {
         Self {
             ledger,
