@@ -78,7 +78,8 @@ class Daemon:
             time.sleep(0.2)
 
     def login(self):
-        """True when it is complete."""
+        """True when it is complete; whether the server then works is another matter."""
+        complete = False
         command = [self.ctl_binary, "--json", "mcp", "login", "s", "--no-browser"]
         child = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         for line in child.stdout:
@@ -86,7 +87,9 @@ class Daemon:
             print(f"login: {event}", flush=True)
             if event["step"] == "waiting":
                 browse(event["url"])
-        return child.wait() == 0
+            complete |= event["step"] == "done"
+        child.wait()
+        return complete
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
