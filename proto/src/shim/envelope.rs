@@ -37,6 +37,10 @@ impl<'a> Envelope<'a> {
     /// # Errors
     /// When the line is not one JSON object, is nested deeper than 128, or repeats an outer member.
     pub fn parse(line: &'a [u8]) -> Result<Self, serde_json::Error> {
+        // serde reads a struct from an array too; `[1,2]` is nobody's answer.
+        if line.trim_ascii_start().first().is_some_and(|byte| *byte == b'[') {
+            return Err(serde::de::Error::custom("a message is a JSON object"));
+        }
         serde_json::from_slice(line)
     }
 }
@@ -80,6 +84,13 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawV
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_is_no_message() {
+        for line in ["[1,2]", " [\"2.0\",2,null,null,{}]", "[]"] {
+            assert!(Envelope::parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
 
     #[test]
     fn null_is_not_absence() {
