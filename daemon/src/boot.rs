@@ -201,7 +201,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let mut reconciling = groups.inner.spawn(reconcile.run(groups.inner.stop_signal()));
     groups.inner.spawn(keep.run(groups.inner.stop_signal()));
     first_catalog(&catalog).await;
-    groups.inner.spawn(events.clone().obey(config.clone()));
+    groups.inner.spawn_until_stop(events.clone().obey(config.clone()));
     let clients = Clients::default();
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
@@ -220,7 +220,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);
-    groups.inner.spawn(occasions::on_arrival(events.status(), reloader.clone()));
+    groups.inner.spawn_until_stop(occasions::on_arrival(events.status(), reloader.clone()));
     let observe = Observe {
         servers: handles.clone(),
         config: config.clone(),
@@ -266,9 +266,9 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     });
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
-    groups.inner.spawn(occasions::on_change(watcher, reloader.clone()));
+    groups.inner.spawn_until_stop(occasions::on_change(watcher, reloader.clone()));
     groups.inner.spawn(after_login::run(logged_in, handles, groups.inner.stop_signal()));
-    groups.inner.spawn(occasions::on_manager(base, reloader.clone()));
+    groups.inner.spawn_until_stop(occasions::on_manager(base, reloader.clone()));
     let tracer = metrics.tracer().clone();
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);

@@ -70,7 +70,9 @@ pub async fn run(
     }
     running.sessions.finish(Duration::from_millis(200)).await;
     // A login shell that is still being asked gets two seconds to give back its locks.
-    running.inner.finish(Duration::from_millis(2200).min(left())).await;
+    if let Finished::Some { left } = running.inner.finish(Duration::from_millis(2200).min(left())).await {
+        tracing::warn!(left, "tasks of the daemon itself did not end within their time");
+    }
     // Both wait for somebody else: a disk, a receiver.
     tokio::join!(running.store.close(LAST_WRITES), running.traces.finish(LAST_WRITES));
     tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");

@@ -69,6 +69,22 @@ impl TaskGroup {
         })
     }
 
+    /// Runs `task` in this group until it ends or the group is told to stop, whichever comes first. For
+    /// tasks that only wait for others and may be dropped at every await.
+    pub fn spawn_until_stop<F>(&self, task: F) -> JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop_signal();
+        self.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = task => {}
+            }
+        })
+    }
+
     /// Runs `work` on the blocking pool; waited for like a task.
     pub fn spawn_blocking<F, T>(&self, work: F) -> JoinHandle<T>
     where
@@ -105,6 +121,13 @@ impl TaskGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_would_wait_for_ever_ends_with_its_group() {
+        let group = TaskGroup::new();
+        group.spawn_until_stop(std::future::pending());
+        assert_eq!(group.finish(Duration::from_millis(1)).await, Finished::All);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_group_waits_for_the_tasks_of_groups_within_it() {
