@@ -274,7 +274,7 @@ mod tests {
                 .map(|(at, name)| Channel { id: at.to_string(), name: name.clone(), ..Channel::default() })
                 .collect();
             if let Found::One(channel) = find(&channels, Platform::Slack, &reference) {
-                let fits = channel.id == reference.trim() || plain(&channel.name).starts_with(&plain(&reference));
+                let fits = channel.id == reference.trim() || plain(&channel.name).starts_with(&plain(reference.trim()));
                 prop_assert!(fits);
                 let rivals = channels.iter().filter(|other| other.id != channel.id && plain(&other.name) == plain(&channel.name));
                 prop_assert!(channel.id == reference.trim() || rivals.count() == 0);
