@@ -21,6 +21,7 @@ mod config;
 mod conversations;
 mod conversations_foreign;
 mod conversations_golden;
+mod conversations_schemas;
 mod crowd;
 mod death;
 mod defects;

@@ -22,7 +22,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A recorded home whose Telegram is `api`; the token is in `.env`, as Hermes Agent keeps it.
-fn recorded(api: &ChatApi, more: &str) -> World {
+pub(crate) fn recorded(api: &ChatApi, more: &str) -> World {
     let w = world()
         .env("TZ", "UTC")
         .yaml(&format!("platforms:\n  telegram:\n    extra: {{ base_url: '{}' }}\n{more}", api.url()));
@@ -67,7 +67,7 @@ fn a_message_reaches_its_chat_and_its_conversation() {
     assert_eq!((&newest["role"], &newest["content"]), (&json!("assistant"), &json!("**On my way.** 马上到")));
 }
 
-/// The tool says that it acts on the world outside, and its answers fit its own schema.
+/// The tool says that it acts on the world outside.
 #[test]
 fn the_tool_says_that_it_acts_outside() {
     let api = ChatApi::friendly();

@@ -259,9 +259,10 @@ where
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
     let answer = outcome?;
+    // The era first: only there does the word mean that, and looking for it reads the whole result.
     if let Answer::Result(result) = &answer
-        && let Some(wants) = result::input_wanted(result)
         && handle.status().borrow().agreed.as_ref().is_some_and(|agreed| agreed.era == Era::PerRequest)
+        && let Some(wants) = result::input_wanted(result)
     {
         return Err(CallError::InputRequired { wants });
     }

@@ -34,6 +34,7 @@ pub use diff::{Change, Plan, plan};
 pub use remote::{HttpConfig, OauthConfig, OauthGrant, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};
 pub use watch::Watcher;
+pub(crate) use watch_eye::{identity, is_reading};
 pub use {reader::Surroundings, render::render_findings};
 
 use crate::names::{ProfileName, ServerName};

@@ -144,13 +144,14 @@ impl Eye {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// Device and inode: whether a path still leads to what was watched.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether an event concerns one of the places. Reading is no change, and we read ourselves.
-fn matters(event: &notify::Event, places: &Places) -> bool {
-    let reading = match event.kind {
+/// Whether an event only says that somebody looked.
+pub(crate) fn is_reading(event: &notify::Event) -> bool {
+    match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
         EventKind::Access(_) => true,
         EventKind::Any
@@ -158,8 +159,12 @@ fn matters(event: &notify::Event, places: &Places) -> bool {
         | EventKind::Modify(_)
         | EventKind::Remove(_)
         | EventKind::Other => false,
-    };
-    if reading {
+    }
+}
+
+/// Whether an event concerns one of the places. Reading is no change, and we read ourselves.
+fn matters(event: &notify::Event, places: &Places) -> bool {
+    if is_reading(event) {
         return false;
     }
     let concerns = |path: &PathBuf| places.iter().any(|(dir, name)| path == dir || *path == dir.join(name));

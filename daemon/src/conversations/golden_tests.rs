@@ -58,31 +58,13 @@ pub(super) async fn answered(conversations: &Conversations, tool: &str, argument
 }
 
 #[tokio::test]
-async fn tools_of_a_later_issue_say_so_and_what_to_do() {
+async fn what_has_an_owner_of_its_own_is_not_the_readers() {
     let home = home("hermes-home");
-    let calls = [
-        ("events_poll", json!({})),
-        ("events_wait", json!({"timeout_ms": "5"})),
-        ("messages_send", json!({"target": "telegram:1", "message": "hi"})),
-        ("permissions_list_open", json!({})),
-        ("permissions_respond", json!({"id": "1", "decision": "deny"})),
-    ];
-    for (tool, arguments) in calls {
-        let reply = called(&over(home.path()), tool, &arguments).await;
-        assert!(reply.is_error, "{tool}");
-        assert!(text(&reply).contains(&format!("{tool} is not available in this build")), "{}", reply.json);
+    for tool in
+        ["events_poll", "events_wait", "messages_send", "permissions_list_open", "permissions_respond", "x"]
+    {
+        assert!(over(home.path()).call(tool, None).await.is_err(), "{tool}");
     }
-    let nothing = called(&over(home.path()), "messages_send", &json!({"target": "", "message": "hi"})).await;
-    assert_eq!(
-        result(&nothing)["structuredContent"],
-        json!({"error": "Both target and message are required"})
-    );
-    let odd =
-        called(&over(home.path()), "permissions_respond", &json!({"id": "1", "decision": "maybe"})).await;
-    assert_eq!(
-        result(&odd)["structuredContent"],
-        json!({"error": "Invalid decision: maybe. Must be allow-once, allow-always, or deny"})
-    );
 }
 
 /// Leaves out what the reference does not fix: the words.
@@ -175,7 +157,6 @@ async fn answers_and_refusals_fit_the_output_schemas() {
             ("conversations_list", json!({"include_local": true})),
             ("attachments_fetch", json!({"session_key": key, "message_id": "17"})),
             ("channels_list", json!({})),
-            ("permissions_list_open", json!({})),
         ];
         for (tool, arguments) in calls {
             let reply = called(&conversations, tool, &arguments).await;

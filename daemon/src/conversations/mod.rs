@@ -57,7 +57,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tools::{Library, Tool};
+use tools::{Library, Reading, Tool};
 
 /// The conversations of one Hermes home. Cheap to clone; all clones share one reader.
 #[derive(Debug, Clone)]
@@ -135,12 +135,15 @@ impl Conversations {
     /// Cancel safe: a call that has not started is not started, the answer of another is dropped; of a message
     /// no further part is sent.
     pub async fn call(&self, tool: &str, arguments: Option<&RawValue>) -> Result<ToolReply, UnknownTool> {
-        let Some(tool) = Tool::named(tool) else { return Err(UnknownTool { name: tool.to_owned() }) };
-        if tool == Tool::MessagesSend
+        let known = Tool::named(tool);
+        if known == Some(Tool::MessagesSend)
             && let Some(courier) = &self.shared.courier
         {
             return Ok(reply::render(self.send(courier, arguments).await));
         }
+        let Some(tool) = known.and_then(Reading::of) else {
+            return Err(UnknownTool { name: tool.to_owned() });
+        };
         let answer = match self.hand_over(tool, arguments) {
             Ok(answer) => answer,
             Err(refusal) => return Ok(reply::render(Err(refusal))),
@@ -171,7 +174,7 @@ impl Conversations {
     /// panic, which ends one call and not the tools.
     fn hand_over(
         &self,
-        tool: Tool,
+        tool: Reading,
         arguments: Option<&RawValue>,
     ) -> Result<tokio::sync::oneshot::Receiver<ToolReply>, Refusal> {
         let mut slot = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@
 //! gone is not started. May not touch: anything but its [`Library`].
 
 use super::reply::{self, Refusal, ToolReply};
-use super::tools::{Library, Tool};
+use super::tools::{Library, Reading};
 use serde_json::value::RawValue;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// One call on its way to the thread.
 #[derive(Debug)]
 pub(super) struct Job {
-    tool: Tool,
+    tool: Reading,
     arguments: Option<Box<RawValue>>,
     reply: oneshot::Sender<ToolReply>,
 }
@@ -60,7 +60,7 @@ impl Reader {
     /// Hands a call over without waiting.
     /// # Errors
     /// [`Refusal::Crowded`] when the queue is full.
-    pub(super) fn hand_over(&self, tool: Tool, arguments: Option<&RawValue>) -> Result<Handed, Refusal> {
+    pub(super) fn hand_over(&self, tool: Reading, arguments: Option<&RawValue>) -> Result<Handed, Refusal> {
         let (reply, answer) = oneshot::channel();
         match self.jobs.try_send(Job { tool, arguments: arguments.map(ToOwned::to_owned), reply }) {
             Ok(()) => Ok(Handed::Over(answer)),

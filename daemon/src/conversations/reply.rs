@@ -49,12 +49,6 @@ pub(super) enum Refusal {
     /// A message needs both.
     #[error("Both target and message are required")]
     NothingToSend,
-    /// No such decision.
-    #[error("Invalid decision: {decision}. Must be allow-once, allow-always, or deny")]
-    NoDecision {
-        /// As given.
-        decision: String,
-    },
     /// state.db could not be read.
     #[error("{}", database_text(.0))]
     Database(#[source] DbError),
@@ -73,14 +67,6 @@ pub(super) enum Refusal {
         tool: &'static str,
         /// What is wrong with them.
         error: ArgumentError,
-    },
-    /// Listed, but not built yet.
-    #[error("{tool} is not available in this build of hermesd, nothing was done; {instead}")]
-    NotInThisBuild {
-        /// The tool that was called.
-        tool: &'static str,
-        /// What to do in its place.
-        instead: &'static str,
     },
     /// Too many calls wait for the one reader.
     #[error("{waiting} conversation calls are already waiting, nothing was read; try again in a few seconds")]

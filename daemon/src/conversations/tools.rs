@@ -23,12 +23,6 @@ use tracing::debug;
 /// Largest JSON file of Hermes Agent that is read, in bytes. What is larger counts as damaged.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
 const LIMIT: Range = Range { default: 50, min: 1, max: 200 };
-const EVENT_LIMIT: Range = Range { default: 20, min: 1, max: 200 };
-const CURSOR: Range = Range { default: 0, min: 0, max: 1_000_000_000_000_000_000 };
-const WAIT_MS: Range = Range { default: 30_000, min: 0, max: 300_000 };
-
-const DECISIONS: [&str; 3] = ["allow-once", "allow-always", "deny"];
-const LOOK_YOURSELF: &str = "use conversations_list and messages_read to look for new messages";
 
 /// One of the ten tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +76,45 @@ impl Tool {
     }
 }
 
+/// The tools that the reader answers. Events, sending and approvals have owners of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    ConversationsList,
+    ConversationGet,
+    MessagesRead,
+    AttachmentsFetch,
+    ChannelsList,
+}
+
+impl Reading {
+    /// `None`: somebody else answers `tool`.
+    pub(super) fn of(tool: Tool) -> Option<Self> {
+        match tool {
+            Tool::ConversationsList => Some(Self::ConversationsList),
+            Tool::ConversationGet => Some(Self::ConversationGet),
+            Tool::MessagesRead => Some(Self::MessagesRead),
+            Tool::AttachmentsFetch => Some(Self::AttachmentsFetch),
+            Tool::ChannelsList => Some(Self::ChannelsList),
+            Tool::EventsPoll
+            | Tool::EventsWait
+            | Tool::MessagesSend
+            | Tool::PermissionsListOpen
+            | Tool::PermissionsRespond => None,
+        }
+    }
+
+    /// The raw name.
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConversationsList => Tool::ConversationsList.name(),
+            Self::ConversationGet => Tool::ConversationGet.name(),
+            Self::MessagesRead => Tool::MessagesRead.name(),
+            Self::AttachmentsFetch => Tool::AttachmentsFetch.name(),
+            Self::ChannelsList => Tool::ChannelsList.name(),
+        }
+    }
+}
+
 /// Hermes Agent's files as the tools see them.
 #[derive(Debug)]
 pub(super) struct Library {
@@ -115,11 +148,11 @@ impl Library {
     /// Answers one call.
     /// # Errors
     /// [`Refusal`] with a text for the model.
-    pub(super) fn answer(&mut self, tool: Tool, arguments: Option<&RawValue>) -> Result<Value, Refusal> {
+    pub(super) fn answer(&mut self, tool: Reading, arguments: Option<&RawValue>) -> Result<Value, Refusal> {
         let mut given = Arguments::parse(arguments);
         let refused = |error| Refusal::Arguments { tool: tool.name(), error };
         match tool {
-            Tool::ConversationsList => {
+            Reading::ConversationsList => {
                 let platform = given.optional_text("platform");
                 let limit = count(given.whole("limit", LIMIT));
                 let search = given.optional_text("search");
@@ -129,63 +162,29 @@ impl Library {
                 given.done().map_err(refused)?;
                 self.conversations_list(&Wanted { platform, search, limit, active_since, local })
             }
-            Tool::ConversationGet => {
+            Reading::ConversationGet => {
                 let session_key = given.text("session_key");
                 let local = local(&mut given);
                 given.done().map_err(refused)?;
                 self.conversation_get(session_key, local)
             }
-            Tool::MessagesRead => {
+            Reading::MessagesRead => {
                 let session_key = given.text("session_key");
                 let ask = ask(&mut given);
                 let local = local(&mut given);
                 given.done().map_err(refused)?;
                 self.messages_read(session_key, &ask, local)
             }
-            Tool::AttachmentsFetch => {
+            Reading::AttachmentsFetch => {
                 let (session_key, message_id) = (given.text("session_key"), given.text("message_id"));
                 let local = local(&mut given);
                 given.done().map_err(refused)?;
                 self.attachments_fetch(session_key, message_id, local)
             }
-            Tool::ChannelsList => {
+            Reading::ChannelsList => {
                 let platform = given.optional_text("platform");
                 given.done().map_err(refused)?;
                 self.channels_list(platform.as_deref())
-            }
-            Tool::EventsPoll => {
-                given.whole("after_cursor", CURSOR);
-                given.optional_text("session_key");
-                given.whole("limit", EVENT_LIMIT);
-                given.done().map_err(refused)?;
-                later(tool, LOOK_YOURSELF)
-            }
-            Tool::EventsWait => {
-                given.whole("after_cursor", CURSOR);
-                given.optional_text("session_key");
-                given.whole("timeout_ms", WAIT_MS);
-                given.done().map_err(refused)?;
-                later(tool, LOOK_YOURSELF)
-            }
-            Tool::MessagesSend => {
-                let (target, message) = (given.text("target"), given.text("message"));
-                given.done().map_err(refused)?;
-                if target.is_empty() || message.is_empty() {
-                    return Err(Refusal::NothingToSend);
-                }
-                later(tool, "ask the user to send the message")
-            }
-            Tool::PermissionsListOpen => {
-                given.done().map_err(refused)?;
-                later(tool, "ask the user to look where Hermes Agent shows its requests")
-            }
-            Tool::PermissionsRespond => {
-                let (_, decision) = (given.text("id"), given.text("decision"));
-                given.done().map_err(refused)?;
-                if !DECISIONS.contains(&decision.as_str()) {
-                    return Err(Refusal::NoDecision { decision });
-                }
-                later(tool, "ask the user to answer where the request was shown")
             }
         }
     }
@@ -236,9 +235,4 @@ fn local(given: &mut Arguments) -> Local {
 /// A limit as a count: its range is positive and small.
 fn count(limit: i64) -> usize {
     usize::try_from(limit).unwrap_or(0)
-}
-
-/// Refuses a tool that is listed but not built, once its arguments were found right.
-fn later(tool: Tool, instead: &'static str) -> Result<Value, Refusal> {
-    Err(Refusal::NotInThisBuild { tool: tool.name(), instead })
 }

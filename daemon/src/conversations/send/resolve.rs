@@ -11,7 +11,7 @@ use super::platform::Platform;
 use super::problem::Problem;
 use super::target::{self, Asked, Chat, Place, TargetError};
 use crate::config::messaging::{Messaging, PlatformConfig};
-use crate::conversations::{Conversations, Tool};
+use crate::conversations::{Conversations, Reading};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -122,7 +122,9 @@ impl Courier {
 async fn listed(conversations: &Conversations, platform: Platform) -> Vec<Channel> {
     let arguments = json!({ "platform": platform.name() }).to_string();
     let arguments = RawValue::from_string(arguments).expect("JSON is JSON");
-    let Ok(answer) = conversations.hand_over(Tool::ChannelsList, Some(&arguments)) else { return Vec::new() };
+    let Ok(answer) = conversations.hand_over(Reading::ChannelsList, Some(&arguments)) else {
+        return Vec::new();
+    };
     let Ok(reply) = answer.await else { return Vec::new() };
     let result: Value = serde_json::from_str(reply.json.get()).unwrap_or_default();
     let lines = result["structuredContent"]["channels"].as_array().cloned().unwrap_or_default();

@@ -4,11 +4,10 @@
 //! said. May not touch: contents of files.
 
 use super::pace::Mode;
+use crate::config::{identity, is_reading};
 use crate::store::filesystem::Locality;
-use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
@@ -83,22 +82,9 @@ impl Eye {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
 /// Whether an event may mean a change of conversations. Reading is no change, and we read ourselves.
 fn matters(event: &notify::Event, home: &Path) -> bool {
-    let reading = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-        EventKind::Access(_) => true,
-        EventKind::Any
-        | EventKind::Create(_)
-        | EventKind::Modify(_)
-        | EventKind::Remove(_)
-        | EventKind::Other => false,
-    };
-    if reading {
+    if is_reading(event) {
         return false;
     }
     let sessions = home.join("sessions");
@@ -112,7 +98,8 @@ fn matters(event: &notify::Event, home: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use notify::event::{CreateKind, DataChange, ModifyKind};
+    use notify::EventKind;
+    use notify::event::{AccessKind, AccessMode, CreateKind, DataChange, ModifyKind};
 
     #[test]
     fn only_changes_of_the_database_and_its_index_matter() {

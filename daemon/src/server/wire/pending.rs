@@ -38,6 +38,17 @@ pub enum Over {
     Cap,
 }
 
+impl Over {
+    /// What the server is told with the cancellation.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Abandoned => "the client went away or cancelled the request",
+            Self::Idle => "timed out: no answer and no progress",
+            Self::Cap => "timed out: absolute limit reached",
+        }
+    }
+}
+
 /// All open requests of one generation.
 #[derive(Debug)]
 pub struct Pending {

@@ -258,18 +258,13 @@ impl Wire {
 
     fn sweep(&mut self) {
         for id in self.core.pending.abandoned() {
-            self.give_up(id, &Over::Abandoned, "the client went away or cancelled the request");
+            self.give_up(id, &Over::Abandoned, Over::Abandoned.reason());
         }
     }
 
     fn expire(&mut self) {
         for (id, over) in self.core.pending.expire(Instant::now()) {
-            let reason = match over {
-                Over::Abandoned => "the client went away or cancelled the request",
-                Over::Idle => "timed out: no answer and no progress",
-                Over::Cap => "timed out: absolute limit reached",
-            };
-            self.give_up(id, &over, reason);
+            self.give_up(id, &over, over.reason());
         }
     }
 
