@@ -103,6 +103,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    // Before anybody makes an HTTP client, which needs one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut signals = signals::listen().context("signal handlers")?;
     let claim = Claim::take(&home)?;
     guard::become_subreaper().context("subreaper")?;
@@ -152,9 +154,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let stdio = StdioLauncher {
         base: base.clone(),
         secrets,
-        osv: Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())
-            .map(Arc::new)
-            .ok(),
+        osv: Arc::new(Osv::new(env.get("OSV_ENDPOINT").map(String::as_str), paths.osv_cache.clone())),
         logs: logs.clone(),
         ledger: Ledger::new(paths.ledger.clone()),
         guard_exe: guard::own_exe()?,

@@ -49,7 +49,7 @@ impl Bench {
             )))
             .1,
             secrets: watch::channel(Arc::new(KnownSecrets::default())).1,
-            osv: None,
+            osv: Arc::new(hermesd::server::osv::Osv::new(None, home.path().join("osv-cache.json"))),
             logs: ServerLogs::start(home.path(), LogLimits::default(), hook).unwrap(),
             ledger: Ledger::new(home.path().join("children.json")),
             guard_exe: env!("CARGO_BIN_EXE_hermesd").into(),

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::OnceCell;
 
 /// Where questions go unless `OSV_ENDPOINT` says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "https://api.osv.dev/v1/query";
@@ -67,17 +68,11 @@ impl Verdict {
     }
 }
 
-/// Why the checker cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum OsvError {
-    /// The HTTP client could not be set up.
-    #[error("no HTTP client")]
-    Client(#[source] reqwest::Error),
-}
-
 /// The checker: one HTTP client and the answers of the last 24 h.
 pub struct Osv {
-    client: reqwest::Client,
+    /// Made for the first question: reading the machine's certificates takes time and memory, and who
+    /// starts no packages never asks.
+    client: OnceCell<reqwest::Client>,
     endpoint: String,
     cache_file: PathBuf,
     /// Locked for map operations only, never across an await.
@@ -101,25 +96,11 @@ struct Kept {
 impl Osv {
     /// A checker that asks `endpoint` (`OSV_ENDPOINT`, trimmed; `None` or empty: the public database)
     /// and keeps answers in `cache_file`. Reads that file; a damaged one counts as empty. Blocking.
-    ///
-    /// # Errors
-    /// [`OsvError::Client`] when TLS cannot be set up.
-    pub fn new(endpoint: Option<&str>, cache_file: PathBuf) -> Result<Self, OsvError> {
-        // Another part of the daemon may have installed it already; both install the same.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+    pub fn new(endpoint: Option<&str>, cache_file: PathBuf) -> Self {
         let endpoint =
             endpoint.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_ENDPOINT).to_owned();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("hermesd/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::limited(3))
-            .timeout(LIMIT)
-            .pool_max_idle_per_host(0); // a handful of questions a day; no idle connections between them
-        if is_loopback(&endpoint) {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(OsvError::Client)?;
         let kept = std::fs::read(&cache_file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(Self { client, endpoint, cache_file, kept: Mutex::new(kept.unwrap_or_default()) })
+        Self { client: OnceCell::new(), endpoint, cache_file, kept: Mutex::new(kept.unwrap_or_default()) }
     }
 
     /// What is known of `package` at `now`: the kept answer if it is younger than 24 h, else a new one.
@@ -170,6 +151,7 @@ impl Osv {
     }
 
     async fn ask(&self, package: &Package) -> Result<Vec<Advisory>, AskError> {
+        let client = self.client.get_or_try_init(|| client(&self.endpoint)).await?;
         let mut advisories = Vec::new();
         let mut page_token = None;
         for _ in 0..MAX_PAGES {
@@ -179,8 +161,7 @@ impl Osv {
                 page_token: page_token.as_deref(),
             };
             let body = serde_json::to_vec(&question).expect("strings serialise");
-            let request =
-                self.client.post(&self.endpoint).header("content-type", "application/json").body(body);
+            let request = client.post(&self.endpoint).header("content-type", "application/json").body(body);
             let mut response =
                 request.send().await.map_err(|error| AskError::Transport(error.without_url()))?;
             if !response.status().is_success() {
@@ -209,6 +190,8 @@ impl Osv {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 enum AskError {
+    #[error("no HTTP client ({})", root(.0))]
+    Client(reqwest::Error),
     #[error("the database cannot be reached ({})", root(.0))]
     Transport(reqwest::Error),
     #[error("the database answered with status {0}")]
@@ -217,6 +200,22 @@ enum AskError {
     TooLarge,
     #[error("the answer is no OSV answer")]
     NotOsv,
+}
+
+/// The HTTP client, made away from the runtime: it reads files. Without a proxy for this machine.
+async fn client(endpoint: &str) -> Result<reqwest::Client, AskError> {
+    let on_this_machine = is_loopback(endpoint);
+    let made = tokio::task::spawn_blocking(move || {
+        // Another part of the daemon may have installed it already; both install the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("hermesd/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::limited(3))
+            .timeout(LIMIT)
+            .pool_max_idle_per_host(0); // a handful of questions a day; no idle connections between them
+        if on_this_machine { builder.no_proxy() } else { builder }.build()
+    });
+    made.await.expect("making a client does not panic").map_err(AskError::Client)
 }
 
 /// The innermost cause: "connection refused" says more than "error sending request".

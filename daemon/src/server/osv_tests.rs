@@ -72,7 +72,7 @@ fn at(seconds: u64) -> SystemTime {
 const NOW: u64 = 1_700_000_000;
 
 fn checker(endpoint: &str, dir: &tempfile::TempDir) -> Osv {
-    Osv::new(Some(endpoint), dir.path().join("osv-cache.json")).unwrap()
+    Osv::new(Some(endpoint), dir.path().join("osv-cache.json"))
 }
 
 #[tokio::test]

@@ -44,8 +44,8 @@ pub struct StdioLauncher {
     pub base: watch::Receiver<Arc<BaseEnv>>,
     /// Values that arguments are searched for.
     pub secrets: watch::Receiver<Arc<KnownSecrets>>,
-    /// The malware check; `None` when it could not be set up, which is said in the report.
-    pub osv: Option<Arc<Osv>>,
+    /// The malware check.
+    pub osv: Arc<Osv>,
     /// Logs of the servers.
     pub logs: ServerLogs,
     /// Own children on disk.
@@ -82,7 +82,7 @@ impl Launcher for StdioLauncher {
             };
             let resolved = resolve(&stdio, base, &secrets, &report).await?;
             if stdio.osv {
-                check_packages(&stdio, osv.as_deref(), &report).await?;
+                check_packages(&stdio, &osv, &report).await?;
             }
             let (server, detached) = (config.name.clone(), stdio.detached);
             let ignition: Ignition =
@@ -187,16 +187,12 @@ async fn resolve(
 }
 
 /// Asks about every package that the command would fetch. No answer lets it pass and is noted.
-async fn check_packages(stdio: &StdioConfig, osv: Option<&Osv>, report: &Reporter) -> Result<(), Failure> {
+async fn check_packages(stdio: &StdioConfig, osv: &Osv, report: &Reporter) -> Result<(), Failure> {
     let packages = gate::packages(stdio);
     if packages.is_empty() {
         return Ok(());
     }
     let begun = Instant::now();
-    let Some(osv) = osv else {
-        report.done("osv", Duration::ZERO, "not checked: the check could not be set up");
-        return Ok(());
-    };
     let mut names = String::new();
     for package in &packages {
         let verdict = osv.check(package, SystemTime::now()).await;
