@@ -6,6 +6,7 @@ use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
+use super::status;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
@@ -73,6 +74,8 @@ pub struct Inner {
     pub watch: Watch,
     /// Everything counted.
     pub metrics: Metrics,
+    /// The HTTP listener.
+    pub http: watch::Receiver<crate::http::keeper::Status>,
     /// Figures by server and tool.
     pub stats: Stats,
     /// To be raised when pins were approved.
@@ -152,7 +155,7 @@ impl Inner {
         status
     }
 
-    fn all_servers(&self) -> Vec<pb::ServerStatus> {
+    pub(super) fn all_servers(&self) -> Vec<pb::ServerStatus> {
         let config = self.config.borrow().clone();
         let servers = self.servers.borrow().clone();
         let entries = config.servers.iter().map(|(name, entry)| match (servers.get(name), entry) {
@@ -195,29 +198,7 @@ impl Control for Admin {
     async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Answer<pb::GetStatusResponse> {
         let inner = &self.inner;
         inner.check_home(&request.get_ref().home)?;
-        let config = inner.config.borrow().clone();
-        Ok(Response::new(pb::GetStatusResponse {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_ms: convert::millis(inner.started.elapsed()),
-            home: inner.home.display().to_string(),
-            runtime_dir: inner.runtime_dir.display().to_string(),
-            config_file: config.file.display().to_string(),
-            config_state: inner.reloader.state(),
-            servers: inner.all_servers(),
-            clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
-            findings: config
-                .findings
-                .iter()
-                .map(|finding| convert::finding(finding, inner.mask()))
-                .chain(diagnose::lost_lines(inner))
-                .chain(events::finding(inner))
-                .collect(),
-            conversations: inner.reloader.conversations(),
-            rss_bytes: diagnose::rss_bytes(),
-            events: Some(events::status(inner)),
-            traces: convert::traces(inner.metrics.tracer(), inner.mask()),
-        }))
+        Ok(Response::new(status::whole(inner)))
     }
 
     async fn show_server(&self, request: Request<pb::ShowServerRequest>) -> Answer<pb::ShowServerResponse> {

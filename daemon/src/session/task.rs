@@ -250,7 +250,6 @@ impl Session {
         }
         self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
-        self.shared.clients.leave(self.facts.id);
         ended
     }
 
