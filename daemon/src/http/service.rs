@@ -165,8 +165,9 @@ impl Service {
 
     fn session(&self, headers: &HeaderMap, guest: &Guest) -> Result<Arc<HttpSession>, Refused> {
         headers::of_session(headers).map_err(|text| refused(StatusCode::BAD_REQUEST, &text))?;
-        let Some(id) = headers.get(SESSION) else {
-            let text = "Mcp-Session-Id is missing; send initialize first, or name the revision in `_meta`";
+        let mut ids = headers.get_all(SESSION).iter();
+        let (Some(id), None) = (ids.next(), ids.next()) else {
+            let text = "one Mcp-Session-Id is needed; send initialize first, or name the revision in `_meta`";
             return Err(refused(StatusCode::BAD_REQUEST, text));
         };
         id.to_str().ok().and_then(|id| self.sessions.find(id, guest)).ok_or_else(unknown_session)
