@@ -259,7 +259,8 @@ impl Control for Admin {
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
         let identity = Arc::new(admin_identity(&view));
-        let caller = Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None };
+        let caller =
+            Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None, inbox: None };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
