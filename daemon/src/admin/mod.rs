@@ -15,3 +15,4 @@ mod memory;
 pub mod peer;
 pub mod serve;
 pub mod service;
+mod status;
