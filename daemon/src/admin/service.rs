@@ -3,7 +3,6 @@
 use super::calls::{admin_identity, call_params};
 use super::consent;
 use super::convert::{self, Mask};
-use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
