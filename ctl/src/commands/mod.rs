@@ -3,6 +3,7 @@
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
 mod approvals;
+mod arguments;
 mod audit;
 mod breaker;
 mod call;
@@ -15,6 +16,7 @@ mod logs;
 mod mcp;
 mod pins;
 mod reload;
+mod save;
 pub(crate) mod servers;
 mod service;
 mod stats;
