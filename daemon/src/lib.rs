@@ -26,6 +26,7 @@ pub mod policy;
 pub mod process;
 pub mod redact;
 pub mod reload;
+pub mod sampling;
 pub mod secret;
 pub mod server;
 pub mod session;
