@@ -159,10 +159,14 @@ impl Drop for Record<'_> {
         let sent = self.arguments.clone();
         if how == AuditArguments::Off || sent.arguments_len() <= LARGE {
             // A full lane is counted by the store and shown in status.
-            let _ = store.record(AuditRow { arguments: Arguments::of(how, sent.arguments_text(), &redactor), ..row });
+            let _ = store
+                .record(AuditRow { arguments: Arguments::of(how, sent.arguments_text(), &redactor), ..row });
         } else {
             tokio::task::spawn_blocking(move || {
-                store.record(AuditRow { arguments: Arguments::of(how, sent.arguments_text(), &redactor), ..row })
+                store.record(AuditRow {
+                    arguments: Arguments::of(how, sent.arguments_text(), &redactor),
+                    ..row
+                })
             });
         }
     }

@@ -6,8 +6,8 @@
 use super::{
     ApprovalPolicy, AuditArguments, AuditConfig, BreakerConfig, BuiltinConfig, ConversationsMode,
     DaemonConfig, Detached, PinPolicy, ProfileConfig, ProtocolChoice, RedactResults, RedactionLabels,
-    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, Sharing, StartMode, StdioConfig, ToolsConfig,
-    TransportConfig,
+    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, Sharing, StartMode, StdioConfig,
+    ToolsConfig, TransportConfig,
 };
 use crate::names::{ProfileName, ServerName};
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@
 use super::reader::{Cx, Field, Flag, Section};
 use super::{
     ApprovalPolicy, BreakerConfig, Detached, PinPolicy, ProtocolChoice, RateLimitConfig, RedactResults,
-    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, ServerEntry, Severity, Sharing, StartMode, ToolsConfig,
-    TransportConfig,
+    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, ServerEntry, Severity, Sharing,
+    StartMode, ToolsConfig, TransportConfig,
 };
 use super::{file::Kind, http_entry, stdio_entry};
 use crate::names::ServerName;

@@ -53,8 +53,7 @@ pub(super) fn read(body: &[u8], asked: Option<&str>, names: &Names) -> Result<An
     let tokens = tokens(&body["usage"]);
     // Before 2025-11-25 the content is one block; a list is only written where it is needed.
     let content = if blocks.len() == 1 { blocks.remove(0) } else { Value::Array(blocks) };
-    let mut result =
-        json!({ "role": "assistant", "content": content, "model": model, "stopReason": stop });
+    let mut result = json!({ "role": "assistant", "content": content, "model": model, "stopReason": stop });
     if let Some(Tokens { input, output }) = tokens {
         result["_meta"] = json!({ "hermes/usage": { "inputTokens": input, "outputTokens": output } });
     }

@@ -59,7 +59,9 @@ fn allowed_models_hold_also_when_no_model_is_named() {
 fn tokens_are_cut_to_the_cap_and_never_zero() {
     let config = SamplingConfig { max_tokens_cap: 100, max_rpm: 100, ..SamplingConfig::default() };
     let conversation = conversation(0);
-    for (asked, granted) in [(Some(7), 7), (Some(1_000), 100), (Some(0), 1), (None, 100), (Some(u64::MAX), 100)] {
+    for (asked, granted) in
+        [(Some(7), 7), (Some(1_000), 100), (Some(0), 1), (None, 100), (Some(u64::MAX), 100)]
+    {
         let wanted = Wanted { max_tokens: asked, ..wanted(&conversation) };
         let grant = Budget::default().take(&config, &wanted, None, Instant::now()).unwrap();
         assert_eq!(grant.max_tokens, granted, "{asked:?}");
@@ -71,7 +73,8 @@ fn what_is_refused_costs_no_request_of_the_minute() {
     let mut budget = Budget::default();
     let now = Instant::now();
     let conversation = conversation(0);
-    let one = SamplingConfig { max_rpm: 1, allowed_models: vec!["a".to_owned()], ..SamplingConfig::default() };
+    let one =
+        SamplingConfig { max_rpm: 1, allowed_models: vec!["a".to_owned()], ..SamplingConfig::default() };
     assert!(budget.take(&one, &wanted(&conversation), Some("z"), now).is_err());
     assert!(budget.take(&one, &wanted(&conversation), Some("a"), now).is_ok());
     let refused = budget.take(&one, &wanted(&conversation), Some("a"), now + Duration::from_secs(45));
@@ -129,7 +132,8 @@ fn conversations_are_bounded_and_silent_ones_are_forgotten() {
     let mut budget = Budget::default();
     let now = Instant::now();
     let config = SamplingConfig::default();
-    let mut answer = |one: &Conversation, at| budget.answered(&config, &wanted(one), Tools::Offered, at).unwrap();
+    let mut answer =
+        |one: &Conversation, at| budget.answered(&config, &wanted(one), Tools::Offered, at).unwrap();
     for n in 0..CONVERSATIONS as u64 + 100 {
         let mut one = conversation(0);
         one.opening[..8].copy_from_slice(&n.to_le_bytes());

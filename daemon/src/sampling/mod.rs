@@ -169,7 +169,8 @@ impl Sampler {
             return Err(SamplingError::Busy { limit: UNDER_WAY });
         };
         // A client has its own idea of what to use where nothing is configured.
-        let fallback = provider.filter(|_| by_client.is_none()).and_then(|provider| provider.model.as_deref());
+        let fallback =
+            provider.filter(|_| by_client.is_none()).and_then(|provider| provider.model.as_deref());
         let grant = self.budget().take(config, &wanted, fallback, now())?;
         record.granted(&grant, &read.facts);
         let limit = config.timeout;
@@ -204,7 +205,9 @@ impl Sampler {
         let config = &asked.server.sampling;
         let reply = answering.await.map_err(|failure| match failure {
             ClientFailure::TimedOut => SamplingError::TimedOut { limit: config.timeout },
-            ClientFailure::Gone | ClientFailure::Busy => SamplingError::Client { reason: failure.to_string() },
+            ClientFailure::Gone | ClientFailure::Busy => {
+                SamplingError::Client { reason: failure.to_string() }
+            }
         })?;
         let Reply::Result(result) = &reply else {
             // A refusal of its user, in its own words.
@@ -293,6 +296,12 @@ fn for_client(params: &RawValue, grant: &Grant, config: &SamplingConfig) -> Box<
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
+
+// The platform of the messaging tests answers as it is told, also as a model.
+#[cfg(test)]
+#[path = "../../../tests/harness/chat_api.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod chat_api;
 
 #[cfg(test)]
 #[path = "mod_tests.rs"]

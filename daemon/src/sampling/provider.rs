@@ -67,14 +67,14 @@ impl Provider {
             request.body(chat.body(model, grant.max_tokens, limit)).send()
         };
         let first = if self.wants_newer(model) { Limit::New } else { Limit::Old };
-        let (status, mut body) = exchange(post(first).await).await?;
+        let (status, body) = exchange(post(first).await).await?;
         if status == StatusCode::BAD_REQUEST && first == Limit::Old && names_newer(&body) {
             // Nothing was generated for a request that was refused.
             self.remember(model);
             let (again, text) = exchange(post(Limit::New).await).await?;
             return judge(again, text, model, chat, mask);
         }
-        judge(status, std::mem::take(&mut body), model, chat, mask)
+        judge(status, body, model, chat, mask)
     }
 
     async fn client(
@@ -132,8 +132,11 @@ fn completions(base_url: &str) -> Option<Url> {
     let mut url = Url::parse(base_url).ok()?;
     let path = url.path().trim_end_matches('/');
     // Some people paste the whole address.
-    let path =
-        if path.ends_with("/chat/completions") { path.to_owned() } else { format!("{path}/chat/completions") };
+    let path = if path.ends_with("/chat/completions") {
+        path.to_owned()
+    } else {
+        format!("{path}/chat/completions")
+    };
     url.set_path(&path);
     Some(url)
 }
@@ -188,5 +191,20 @@ fn judge(
 }
 
 #[cfg(test)]
-#[path = "provider_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_completed_whether_or_not_they_are_whole() {
+        for (given, whole) in [
+            ("https://h/v1", "https://h/v1/chat/completions"),
+            ("https://h/v1/", "https://h/v1/chat/completions"),
+            ("http://127.0.0.1:1", "http://127.0.0.1:1/chat/completions"),
+            ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+            ("https://h/x?api-version=1", "https://h/x/chat/completions?api-version=1"),
+        ] {
+            assert_eq!(completions(given).map(String::from).as_deref(), Some(whole), "{given}");
+        }
+        assert_eq!(completions("no address"), None);
+    }
+}

@@ -135,7 +135,8 @@ impl Drop for Record<'_> {
         let store = self.around.store.clone();
         if how == AuditArguments::Off || self.params.get().len() <= LARGE {
             // A full lane is counted by the store and shown in status.
-            let _ = store.record(AuditRow { arguments: Arguments::of(how, self.params.get(), &redactor), ..row });
+            let _ =
+                store.record(AuditRow { arguments: Arguments::of(how, self.params.get(), &redactor), ..row });
         } else {
             let params = self.params.to_owned();
             tokio::task::spawn_blocking(move || {
