@@ -20,6 +20,7 @@ use crate::policy::limits::{Ask, Limits};
 use crate::redact::Redactor;
 use crate::sampling::Sampler;
 use crate::server::Servers;
+use crate::server::handle::ServerHandle;
 use crate::server::news::followers::Followers;
 use crate::store::{Day, Store};
 use crate::telemetry::metrics::Metrics;
@@ -136,6 +137,11 @@ impl CallPath {
             self.around.metrics.forget(&server);
             self.around.stats.forget(&server);
         }
+    }
+
+    /// The configuration in force of a server that runs.
+    pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
+        self.around.servers.borrow().get(server).map(ServerHandle::config)
     }
 
     /// The profiles of the configuration in force. There from the first client on, unlike the catalogue.

@@ -30,7 +30,6 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         }
     }
     let sections = [
-        ("http", config.daemon.http.is_some()),
         // Without the exporter in this build nothing would come of it.
         ("otlp", !cfg!(feature = "otlp") && config.daemon.otlp.is_some()),
     ];
