@@ -93,7 +93,9 @@ async fn the_provider_is_asked_within_the_limits_and_what_it_cost_is_counted() {
     ] {
         assert!(metrics.contains(line), "{metrics}");
     }
-    let rows = bench.sampler.around.store.audit(AuditQuery::default()).await.unwrap();
+    let store = &bench.sampler.around.store;
+    store.flush(Duration::from_secs(60)).await;
+    let rows = store.audit(AuditQuery::default()).await.unwrap();
     let row = &rows[0];
     assert_eq!((row.method.as_ref(), row.outcome.as_ref()), (METHOD, "ok"));
     let said: Vec<String> = row.decisions.iter().map(|d| format!("{} {}", d.step, d.said)).collect();
