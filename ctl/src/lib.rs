@@ -8,6 +8,7 @@ pub mod beside;
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod config_edit;
 pub mod demo;
 pub mod failure;
 pub mod render;

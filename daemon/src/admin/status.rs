@@ -5,7 +5,7 @@ use super::{convert, diagnose, events};
 use hermes_proto::control as pb;
 
 /// Everything `hermesctl status` shows.
-pub(super) fn whole(inner: &Inner, servers: Vec<pb::ServerSummary>) -> pb::GetStatusResponse {
+pub(super) fn whole(inner: &Inner, servers: Vec<pb::ServerStatus>) -> pb::GetStatusResponse {
     let config = inner.config.borrow().clone();
     pb::GetStatusResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
