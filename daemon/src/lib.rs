@@ -38,3 +38,8 @@ pub mod store;
 pub mod tasks;
 pub mod telemetry;
 pub mod watchdog;
+
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+#[path = "../../tests/harness/chat_api.rs"]
+mod chat_api;

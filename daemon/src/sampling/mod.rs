@@ -297,12 +297,6 @@ fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-// The platform of the messaging tests answers as it is told, also as a model.
-#[cfg(test)]
-#[path = "../../../tests/harness/chat_api.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod chat_api;
-
 #[cfg(test)]
 #[path = "mod_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! The sampler as `call` uses it, against a provider on this machine.
 
-use super::chat_api::{ChatApi, Reply as Said};
 use super::*;
+use crate::chat_api::{ChatApi, Reply as Said};
 use crate::config::{RedactionLabels, SamplingProviderConfig, StdioConfig, TransportConfig};
 use crate::secret::{KnownSecrets, Secret};
 use crate::store::AuditQuery;
