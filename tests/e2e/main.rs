@@ -59,6 +59,7 @@ mod service;
 mod shim;
 mod single;
 mod soak;
+mod top;
 mod traces;
 mod traces_receiver;
 

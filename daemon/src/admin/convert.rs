@@ -250,6 +250,7 @@ pub fn finding(finding: &Finding, mask: Mask<'_>) -> pb::Finding {
         key: finding.key.clone(),
         message: mask(&finding.message),
         hint: mask(&finding.hint),
+        ..pb::Finding::default()
     }
 }
 

@@ -5,7 +5,7 @@ use super::{convert, diagnose, events};
 use hermes_proto::control as pb;
 
 /// Everything `hermesctl status` shows.
-pub(super) fn whole(inner: &Inner) -> pb::GetStatusResponse {
+pub(super) fn whole(inner: &Inner, servers: Vec<pb::ServerStatus>) -> pb::GetStatusResponse {
     let config = inner.config.borrow().clone();
     pb::GetStatusResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -15,7 +15,7 @@ pub(super) fn whole(inner: &Inner) -> pb::GetStatusResponse {
         runtime_dir: inner.runtime_dir.display().to_string(),
         config_file: config.file.display().to_string(),
         config_state: inner.reloader.state(),
-        servers: inner.all_servers(),
+        servers,
         clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
         findings: config
             .findings
