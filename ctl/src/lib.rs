@@ -7,6 +7,7 @@
 pub mod beside;
 pub mod cli;
 pub mod client;
+pub mod clients;
 pub mod commands;
 pub mod demo;
 pub mod failure;
