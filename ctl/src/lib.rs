@@ -9,6 +9,7 @@ pub mod cli;
 pub mod client;
 pub mod clients;
 pub mod commands;
+pub mod config_edit;
 pub mod demo;
 pub mod failure;
 pub mod render;
