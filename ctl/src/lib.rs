@@ -6,6 +6,7 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_clients;
 pub mod client;
 pub mod clients;
 pub mod commands;

@@ -142,8 +142,7 @@ fn backup(home: &Home, seen: &Seen, label: &str) -> Result<Option<PathBuf>, Appl
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
     let path = dir.join(format!("{prefix}{stamp}"));
     let mut options = fs::OpenOptions::new();
-    let mut file =
-        options.write(true).create_new(true).mode(0o600).open(&path).map_err(io_at(&path))?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&path).map_err(io_at(&path))?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io_at(&path))?;
     prune(&dir, &prefix);
     Ok(Some(path))

@@ -71,7 +71,8 @@ impl Copy {
                 format!("`hermesctl mcp register {} --replace` takes it out", client.word())
             }
             Starts::Process { .. } => {
-                "register hermesd with that client (`hermesctl mcp register`), then start the client again".to_owned()
+                "register hermesd with that client (`hermesctl mcp register`), then start the client again"
+                    .to_owned()
             }
         }
     }
@@ -104,7 +105,8 @@ fn in_file(
     let Some(file) = client.file(&Scope::User, places) else { return Vec::new() };
     let Ok(Some(bytes)) = apply::look(&file).map(|seen| seen.bytes) else { return Vec::new() };
     let source = Source { client, file: file.clone(), scope: Scope::User };
-    let cx = Surroundings { user: &places.user, resolve: &|path| fs::canonicalize(path).ok(), read: &|_| None };
+    let cx =
+        Surroundings { user: &places.user, resolve: &|path| fs::canonicalize(path).ok(), read: &|_| None };
     let found = import::read(&source, &bytes, &cx).unwrap_or_default();
     found
         .into_iter()
@@ -123,7 +125,9 @@ fn in_file(
 fn running(all: &[Process], servers: &[(String, Identity)]) -> Vec<Copy> {
     let by_pid: HashMap<u32, &Process> = all.iter().map(|process| (process.pid, process)).collect();
     let which = |process: &Process| {
-        servers.iter().find(|(_, what)| matches!(what, Identity::Program { command, args } if runs(process, command, args)))
+        servers.iter().find(
+            |(_, what)| matches!(what, Identity::Program { command, args } if runs(process, command, args)),
+        )
     };
     let above = |process: &Process| {
         let mut chain = Vec::new();
@@ -161,15 +165,18 @@ fn is_daemon(process: &Process) -> bool {
 /// Whether the command line ends in the arguments of the server, after the server's program: a script runs as
 /// `python3 /path/script args`, a package as `node /path/npx args`.
 fn runs(process: &Process, command: &str, args: &[String]) -> bool {
-    let words: Vec<&str> = process.words.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
-    let wanted: Vec<&str> = args.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> =
+        process.words.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
+    let wanted: Vec<&str> =
+        args.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
     let Some(rest) = words.len().checked_sub(wanted.len()) else { return false };
     if words[rest..] != wanted[..] {
         return false;
     }
     let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     // An interpreter and at most one path before the arguments.
-    rest <= 3 && words[..rest].iter().any(|word| *word == command || base(word) == base(command))
+    rest <= 3
+        && words[..rest].iter().any(|word| *word == command || base(word) == base(command))
         && !is_own(command, args, &|_| None)
 }
 

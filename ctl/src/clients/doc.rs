@@ -35,7 +35,9 @@ pub enum DocError {
     #[error("the entry is not there")]
     Missing,
     /// The edited text would not be what was meant.
-    #[error("the file is written in a way that cannot be edited safely: the result would not read as intended")]
+    #[error(
+        "the file is written in a way that cannot be edited safely: the result would not read as intended"
+    )]
     NotAsIntended,
 }
 

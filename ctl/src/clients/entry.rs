@@ -47,9 +47,11 @@ pub enum Unusable {
 }
 
 /// Members that change nothing for hermesd and are left out without a word.
-const SILENT: [&str; 9] = ["type", "transport", "source", "name", "description", "gallery", "version", "dev", "icon"];
+const SILENT: [&str; 9] =
+    ["type", "transport", "source", "name", "description", "gallery", "version", "dev", "icon"];
 /// Members that give tools a permission in the client; hermesd has its own rule.
-const PERMISSIONS: [&str; 5] = ["alwaysAllow", "autoApprove", "autoAllow", "trust", "default_tools_approval_mode"];
+const PERMISSIONS: [&str; 5] =
+    ["alwaysAllow", "autoApprove", "autoAllow", "trust", "default_tools_approval_mode"];
 
 /// Turns `value`, an entry of `client`, into one of hermesd.
 ///
@@ -166,17 +168,18 @@ impl Reading<'_> {
             let names: Vec<String> = names.iter().filter_map(name).collect();
             self.entry.insert("env_pass".to_owned(), json!(names));
         }
-        let mut headers =
-            self.entry.get("headers").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut headers = self.entry.get("headers").and_then(Value::as_object).cloned().unwrap_or_default();
         if let Some(variable) = self.from.shift_remove("bearer_token_env_var") {
-            let variable = variable.as_str().ok_or_else(|| wrong("bearer_token_env_var", "a name"))?.to_owned();
+            let variable =
+                variable.as_str().ok_or_else(|| wrong("bearer_token_env_var", "a name"))?.to_owned();
             headers.insert("Authorization".to_owned(), Value::from(format!("Bearer ${{{variable}}}")));
             self.need(variable);
         }
         if let Some(from) = self.from.shift_remove("env_http_headers") {
             let from = from.as_object().ok_or_else(|| wrong("env_http_headers", "a table"))?;
             for (header, variable) in from {
-                let variable = variable.as_str().ok_or_else(|| wrong("env_http_headers", "a table of names"))?;
+                let variable =
+                    variable.as_str().ok_or_else(|| wrong("env_http_headers", "a table of names"))?;
                 headers.insert(header.clone(), Value::from(format!("${{{variable}}}")));
                 self.need(variable.to_owned());
             }

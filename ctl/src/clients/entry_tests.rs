@@ -51,7 +51,8 @@ fn codex_names_of_variables_become_templates() {
         json!({"url": "https://x", "headers": {"A": "b", "Authorization": "Bearer ${TOKEN}", "X-Org": "${ORG}"},
                "connect_timeout": "5500ms", "timeout": 30, "tools": {"include": ["a"], "exclude": ["b"]}})
     );
-    let stdio = of(Client::Codex, json!({"command": "x", "env_vars": ["A", {"name": "B", "source": "local"}]}));
+    let stdio =
+        of(Client::Codex, json!({"command": "x", "env_vars": ["A", {"name": "B", "source": "local"}]}));
     assert_eq!(stdio.entry["env_pass"], json!(["A", "B"]));
 }
 

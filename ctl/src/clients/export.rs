@@ -39,7 +39,9 @@ pub fn export(servers: &[(String, Map<String, Value>)], shape: Shape) -> Exporte
     for (name, entry) in servers {
         let (entry, moved) = secret::as_templates(name, entry);
         for variable in moved {
-            notes.push(format!("{name}: a secret stands in config.yaml as text; here it is `${{{variable}}}`"));
+            notes.push(format!(
+                "{name}: a secret stands in config.yaml as text; here it is `${{{variable}}}`"
+            ));
         }
         let entry = match shape {
             Shape::Json => entry,
@@ -64,16 +66,33 @@ fn pretty(value: &Value) -> String {
 /// Members that every client has.
 const COMMON: [&str; 6] = ["command", "args", "env", "cwd", "url", "headers"];
 
-fn foreign(name: &str, entry: &Map<String, Value>, shape: Shape, notes: &mut Vec<String>) -> Map<String, Value> {
+fn foreign(
+    name: &str,
+    entry: &Map<String, Value>,
+    shape: Shape,
+    notes: &mut Vec<String>,
+) -> Map<String, Value> {
     let mut out = Map::new();
     let is_remote = entry.contains_key("url");
     if shape == Shape::VsCode || is_remote {
         let sse = entry.get("transport").and_then(Value::as_str) == Some("sse");
-        out.insert("type".to_owned(), json!(if !is_remote { "stdio" } else if sse { "sse" } else { "http" }));
+        out.insert(
+            "type".to_owned(),
+            json!(if !is_remote {
+                "stdio"
+            } else if sse {
+                "sse"
+            } else {
+                "http"
+            }),
+        );
     }
     for key in COMMON {
         if let Some(value) = entry.get(key).filter(|value| !value.is_null()) {
-            out.insert(key.to_owned(), if shape == Shape::Claude { value.clone() } else { env_notation(value) });
+            out.insert(
+                key.to_owned(),
+                if shape == Shape::Claude { value.clone() } else { env_notation(value) },
+            );
         }
     }
     left_out(name, entry, &COMMON, notes);
@@ -118,7 +137,9 @@ fn codex(name: &str, entry: &Map<String, Value>, notes: &mut Vec<String>) -> Map
     for key in ["command", "args", "cwd", "url"] {
         if let Some(value) = entry.get(key).filter(|value| !value.is_null()) {
             if !variables(&value.to_string()).is_empty() {
-                notes.push(format!("{name}: Codex fills in no variables; write the value into `{key}` by hand"));
+                notes.push(format!(
+                    "{name}: Codex fills in no variables; write the value into `{key}` by hand"
+                ));
             }
             out.insert(key.to_owned(), value.clone());
         }
@@ -141,7 +162,9 @@ fn codex(name: &str, entry: &Map<String, Value>, notes: &mut Vec<String>) -> Map
     let (mut plain, mut named) = (Map::new(), Map::new());
     for (header, value) in entry.get("headers").and_then(Value::as_object).into_iter().flatten() {
         let value = text(value);
-        let whole = |prefix: &str| value.strip_prefix(prefix)?.strip_prefix("${")?.strip_suffix('}').map(str::to_owned);
+        let whole = |prefix: &str| {
+            value.strip_prefix(prefix)?.strip_prefix("${")?.strip_suffix('}').map(str::to_owned)
+        };
         match (variables(&value).is_empty(), whole("Bearer "), whole("")) {
             (true, _, _) => drop(plain.insert(header.clone(), Value::from(value))),
             (false, Some(variable), _) if header.eq_ignore_ascii_case("authorization") => {
@@ -182,9 +205,16 @@ mod tests {
         vec![
             (
                 "gh".to_owned(),
-                of(json!({"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "${TOKEN}", "API_KEY": "plain-secret-1", "REGION": "${R:-eu}"}, "start": "eager"})),
+                of(
+                    json!({"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "${TOKEN}", "API_KEY": "plain-secret-1", "REGION": "${R:-eu}"}, "start": "eager"}),
+                ),
             ),
-            ("web".to_owned(), of(json!({"url": "https://x", "headers": {"Authorization": "Bearer ${T}", "X-Org": "${ORG}"}}))),
+            (
+                "web".to_owned(),
+                of(
+                    json!({"url": "https://x", "headers": {"Authorization": "Bearer ${T}", "X-Org": "${ORG}"}}),
+                ),
+            ),
         ]
     }
 

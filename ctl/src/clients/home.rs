@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_name_in_both_sections_is_not_guessed_about() {
-        let tree = parse("mcp_servers:\n  a: {command: x}\nhermesd:\n  mcp_servers:\n    a: {command: y}\n").unwrap();
+        let tree = parse("mcp_servers:\n  a: {command: x}\nhermesd:\n  mcp_servers:\n    a: {command: y}\n")
+            .unwrap();
         let twice = take_over(&tree, "hermes", &shim(), &|_| None);
         assert_eq!(twice, Err(MoveError::Twice { name: "a".into() }));
         let taken = take_over(&tree, "a", &shim(), &|_| None);

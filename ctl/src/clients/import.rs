@@ -202,7 +202,8 @@ pub fn plan(
             };
             if let Verdict::Add(as_name) | Verdict::Replace(as_name) = &verdict {
                 let twin = known.iter().find(|(other, old)| {
-                    other != as_name && old.as_ref().map(|old| &old.what) == print.as_ref().map(|new| &new.what)
+                    other != as_name
+                        && old.as_ref().map(|old| &old.what) == print.as_ref().map(|new| &new.what)
                 });
                 if let Some((other, _)) = twin {
                     notes.push(format!("`{other}` is the same program or address, with other variables"));

@@ -65,7 +65,8 @@ fn a_server_that_hermesd_has_is_recognised_under_another_name() {
 fn names_that_are_taken_are_handled_as_asked() {
     let file = r#"{"mcpServers": {"a": {"command": "x"}, "hermes": {"command": "y"}}}"#;
     let with = |conflicts| {
-        let items = planned(read_as(Client::Cursor, Scope::User, file), json!({"a": {"command": "z"}}), conflicts);
+        let items =
+            planned(read_as(Client::Cursor, Scope::User, file), json!({"a": {"command": "z"}}), conflicts);
         items.into_iter().map(|item| item.verdict).collect::<Vec<_>>()
     };
     let add = |name: &str| Verdict::Add(name.to_owned());

@@ -63,11 +63,8 @@ pub(super) fn replace(text: &str, path: &[&str], name: &str, value: &Value) -> R
     let old = prop.value.range();
     let style = Style::of(text);
     let is_block = text[object.range.start..object.range.end].contains('\n');
-    let new = if is_block {
-        style.render(value, indent_of(text, prop.range.start))
-    } else {
-        Style::inline(value)
-    };
+    let new =
+        if is_block { style.render(value, indent_of(text, prop.range.start)) } else { Style::inline(value) };
     Ok(Edited(format!("{}{new}{}", &text[..old.start], &text[old.end..])))
 }
 
@@ -113,9 +110,14 @@ fn add(text: &str, object: &Object<'_>, name: &str, value: &Value, style: &Style
         let inner = format!("{outer}{}", style.unit);
         let rest = &text[open..close];
         let at = open + rest.trim_end().len();
-        let end = if text[at..close].contains('\n') { String::new() } else { format!("{}{outer}", style.line) };
+        let end =
+            if text[at..close].contains('\n') { String::new() } else { format!("{}{outer}", style.line) };
         let member = format!("{}{inner}{key}: {}{end}", style.line, style.render(value, &inner));
-        return format!("{}{member}{}", &text[..at], if end.is_empty() { &text[at..] } else { &text[close..] });
+        return format!(
+            "{}{member}{}",
+            &text[..at],
+            if end.is_empty() { &text[at..] } else { &text[close..] }
+        );
     };
     let after = last.range.end;
     let comma = comma_in(text, after, close);
@@ -128,9 +130,8 @@ fn add(text: &str, object: &Object<'_>, name: &str, value: &Value, style: &Style
         let last = if comma.is_some() { "," } else { "" };
         return format!("{}{first}{gap}{key}{colon}{value}{last}{}", &text[..at], &text[at..]);
     }
-    let indent = member_indent(text, object).unwrap_or_else(|| {
-        format!("{}{}", indent_of(text, object.range.start), style.unit)
-    });
+    let indent = member_indent(text, object)
+        .unwrap_or_else(|| format!("{}{}", indent_of(text, object.range.start), style.unit));
     let at = after + text[after..close].trim_end().len();
     let member = format!("{}{indent}{key}: {}", style.line, style.render(value, &indent));
     match comma {

@@ -30,10 +30,8 @@ fn one(pid: u32) -> Option<Process> {
         return None;
     }
     let words = std::fs::read(format!("{dir}/cmdline")).ok()?;
-    let words: Vec<String> = words
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
+    let words: Vec<String> =
+        words.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     // The name of a program may hold brackets and spaces: the state follows the last bracket.
     let stat = std::fs::read_to_string(format!("{dir}/stat")).ok()?;
     let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;

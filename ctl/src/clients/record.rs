@@ -199,7 +199,7 @@ mod tests {
         };
         put(&lock, &home, &record).unwrap();
         put(&lock, &home, &record).unwrap();
-        assert_eq!(all(&home).unwrap(), [record.clone()]);
+        assert_eq!(all(&home).unwrap(), std::slice::from_ref(&record));
         assert_eq!(path(&home).metadata().unwrap().permissions().mode() & 0o777, 0o600);
         forget(&lock, &home, &record.file, "hermes").unwrap();
         assert!(all(&home).unwrap().is_empty());

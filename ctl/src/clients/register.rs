@@ -42,14 +42,18 @@ pub enum Plan {
     /// Nothing: the entry is there, under this name.
     Already(String),
     /// The file changes.
-    Write {
-        /// The file without our entry, as unregistering will leave it.
-        base: Doc,
-        /// The file with it.
-        after: Doc,
-        /// Whether an older entry of ours, or the one of Hermes Agent, had the name.
-        updates: bool,
-    },
+    Write(Box<Change>),
+}
+
+/// The file of a client before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The file without our entry, as unregistering will leave it.
+    pub base: Doc,
+    /// The file with it.
+    pub after: Doc,
+    /// Whether an older entry of ours, or the one of Hermes Agent, had the name.
+    pub updates: bool,
 }
 
 /// What unregistering does.
@@ -125,7 +129,7 @@ pub fn plan(
         }
     }
     after = after.edit(&Edit::Put(name.to_owned(), entry.clone()))?;
-    Ok(Plan::Write { base, after, updates: old.is_some() })
+    Ok(Plan::Write(Box::new(Change { base, after, updates: old.is_some() })))
 }
 
 /// Plans taking our entry out of `doc`.
@@ -157,15 +161,19 @@ fn is_undone(now: &Doc, before: &Doc, name: &str) -> bool {
     shared == wanted && now.rest() == before.rest()
 }
 
-/// The cut that a record keeps.
-pub fn cut(base: &Doc, after: &Doc) -> Cut {
-    Cut::between(base.text(), after.text())
+impl Change {
+    /// The cut that a record keeps.
+    pub fn cut(&self) -> Cut {
+        Cut::between(self.base.text(), self.after.text())
+    }
 }
 
 /// Entries that start the same, whatever else they say.
 fn same_command(one: &Value, two: &Value) -> bool {
     let of = |value: &Value| (value.get("command").cloned(), value.get("args").cloned());
-    of(one) == of(two) && one.get("disabled") != Some(&Value::Bool(true)) && one.get("enabled") != Some(&Value::Bool(false))
+    of(one) == of(two)
+        && one.get("disabled") != Some(&Value::Bool(true))
+        && one.get("enabled") != Some(&Value::Bool(false))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ fn registered(client: Client, text: &str, remove: &[&str]) -> (Record, Doc) {
     let before = doc(client, text);
     let remove: Vec<String> = remove.iter().map(|name| (*name).to_owned()).collect();
     let plan = plan(&before, None, "hermes", &shim().entry(client), &remove, &|_| None).unwrap();
-    let Plan::Write { base, after, .. } = plan else { panic!("{plan:?}") };
+    let Plan::Write(change) = plan else { panic!("{plan:?}") };
     let record = Record {
         client: client.word().into(),
         file: "/f".into(),
@@ -24,9 +24,9 @@ fn registered(client: Client, text: &str, remove: &[&str]) -> (Record, Doc) {
         created: false,
         folders: vec![],
         replaced: remove,
-        cut: cut(&base, &after),
+        cut: change.cut(),
     };
-    (record, after)
+    (record, change.after)
 }
 
 const CURSOR: &str = "{\n  // mine\n  \"mcpServers\": {\n    \"gh\": { \"command\": \"npx\", \"args\": [\"x\"] }, // why\n    /* two */\n    \"web\": {\n      \"url\": \"https://x\",\n    },\n  },\n}\n";
@@ -94,14 +94,12 @@ fn a_second_time_changes_nothing_and_another_profile_keeps_the_way_back() {
     assert_eq!(again, Plan::Already("hermes".into()));
     let other = Shim { profile: Some("work".into()), ..shim() };
     let entry = other.entry(Client::Cursor);
-    let Plan::Write { base, after, updates } =
-        plan(&after, Some(&record), "hermes", &entry, &[], &|_| None).unwrap()
-    else {
+    let Plan::Write(change) = plan(&after, Some(&record), "hermes", &entry, &[], &|_| None).unwrap() else {
         panic!("the profile was not taken up")
     };
-    assert!(updates);
-    assert_eq!(base.text(), CURSOR);
-    assert_eq!(after.servers()["hermes"]["args"], json!(["mcp", "serve", "--profile", "work"]));
+    assert!(change.updates);
+    assert_eq!(change.base.text(), CURSOR);
+    assert_eq!(change.after.servers()["hermes"]["args"], json!(["mcp", "serve", "--profile", "work"]));
 }
 
 #[test]

@@ -9,8 +9,24 @@ use std::collections::BTreeMap;
 
 /// Beginnings of keys that services hand out.
 const KNOWN: [&str; 18] = [
-    "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_", "xoxb-", "xoxp-",
-    "xapp-", "AIza", "AKIA", "npm_", "hf_", "pypi-", "eyJhbGciOi",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "xoxb-",
+    "xoxp-",
+    "xapp-",
+    "AIza",
+    "AKIA",
+    "npm_",
+    "hf_",
+    "pypi-",
+    "eyJhbGciOi",
 ];
 
 /// Words before a secret in a header.
@@ -163,7 +179,9 @@ fn arguments(entry: &mut Map<String, Value>, each: Visitor<'_>, upper: &str) {
 
 /// `--name`, `-n`, and names as `docker run -e NAME=VALUE` takes them.
 fn is_option(name: &str) -> bool {
-    name.starts_with('-') || (!name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
+    name.starts_with('-')
+        || (!name.is_empty()
+            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
 }
 
 /// A parameter of an address that says key or token.

@@ -244,7 +244,8 @@ mod tests {
     fn places(pairs: &[(&str, &str)]) -> Places {
         let pairs: Vec<(String, OsString)> =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), OsString::from(v))).collect();
-        Places::find(&|name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())).unwrap()
+        Places::find(&|name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()))
+            .unwrap()
     }
 
     #[test]
@@ -258,8 +259,7 @@ mod tests {
     fn files_are_where_the_clients_look_for_them() {
         let here = places(&[("HOME", "/u")]);
         let file = |client: Client| client.file(&Scope::User, &here).map(|path| path.display().to_string());
-        let desktop =
-            if cfg!(target_os = "macos") { "/u/Library/Application Support" } else { "/u/.config" };
+        let desktop = if cfg!(target_os = "macos") { "/u/Library/Application Support" } else { "/u/.config" };
         assert_eq!(
             file(Client::ClaudeDesktop).unwrap(),
             format!("{desktop}/Claude/claude_desktop_config.json")

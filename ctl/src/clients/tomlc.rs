@@ -15,7 +15,8 @@ pub(super) fn parse(text: &str) -> Result<Value, DocError> {
 
 fn document(text: &str) -> Result<DocumentMut, DocError> {
     text.parse().map_err(|error: toml_edit::TomlError| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         DocError::Malformed { line, what: error.message().lines().next().unwrap_or_default().to_lowercase() }
     })
 }

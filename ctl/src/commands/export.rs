@@ -1,7 +1,7 @@
 //! `mcp export`: the servers of config.yaml for another program. The file goes to stdout, notes to stderr.
 
 use super::{Context, Format, put};
-use crate::cli::ExportArgs;
+use crate::cli_clients::ExportArgs;
 use crate::clients::{export, home};
 use crate::failure::{Done, Failure};
 use crate::render::text;

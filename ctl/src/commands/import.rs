@@ -6,7 +6,7 @@
 use super::ask::{self, Default};
 use super::register::{places, resolve};
 use super::{Context, Format, put};
-use crate::cli::ImportArgs;
+use crate::cli_clients::ImportArgs;
 use crate::clients::home::{Owned, written};
 use crate::clients::import::{self, Item, Source, Surroundings, Verdict};
 use crate::clients::{Client, Places, Scope, apply, home};
@@ -52,7 +52,8 @@ pub(super) fn run(cx: &Context, args: &ImportArgs) -> Result<Done, Failure> {
         say(cx, &format!("not read: {}\n", text::plain(trouble)))?;
     }
     let adds = items.iter().filter(|item| name_of(item).is_some()).count();
-    let secrets = items.iter().filter(|item| name_of(item).is_some()).map(|item| item.secrets.len()).sum::<usize>();
+    let secrets =
+        items.iter().filter(|item| name_of(item).is_some()).map(|item| item.secrets.len()).sum::<usize>();
     let ends = if troubles.is_empty() { Done::Well } else { Done::Badly };
     if adds == 0 || args.dry_run {
         say(cx, if adds == 0 { "nothing to take over\n" } else { "nothing was written\n" })?;
@@ -60,7 +61,10 @@ pub(super) fn run(cx: &Context, args: &ImportArgs) -> Result<Done, Failure> {
         return Ok(ends);
     }
     let to_env = args.secrets_to_env
-        || (secrets > 0 && !args.keep_secrets && !args.yes && may_ask
+        || (secrets > 0
+            && !args.keep_secrets
+            && !args.yes
+            && may_ask
             && ask::yes(&format!("move {secrets} secret(s) into .env, for your eyes only?"), Default::Yes)?);
     if !args.yes && !ask::yes(&format!("write {adds} server(s) to config.yaml?"), Default::Yes)? {
         say(cx, "nothing was written\n")?;
@@ -109,7 +113,9 @@ fn sources(args: &ImportArgs, places: &Places) -> Result<Vec<Named>, Failure> {
     for word in &args.sources {
         match Client::from_str(word, true) {
             Ok(Client::Hermes) => {
-                return Err(Failure::refused("hermesd reads the servers of Hermes Agent as they are: nothing to import"));
+                return Err(Failure::refused(
+                    "hermesd reads the servers of Hermes Agent as they are: nothing to import",
+                ));
             }
             Ok(client) => clients.push(client),
             Err(_) if Path::new(word).exists() || word.contains(['/', '.']) => {
@@ -170,7 +176,11 @@ fn candidates(
         let guessed = || {
             let (client, scope) = import::guess(file, &bytes)?;
             // A project that was named is where the file's servers run.
-            let scope = args.project.as_deref().and_then(|dir| fs::canonicalize(dir).ok()).map_or(scope, Scope::Project);
+            let scope = args
+                .project
+                .as_deref()
+                .and_then(|dir| fs::canonicalize(dir).ok())
+                .map_or(scope, Scope::Project);
             Some(Source { client, file: file.clone(), scope })
         };
         let Some(source) = source.clone().or_else(guessed) else {
@@ -207,7 +217,9 @@ fn preview(items: &[Item], read: &Read) -> String {
         let sentence = match &item.verdict {
             Verdict::Add(name) if *name == item.name => format!("+ {name}: {}", target(item)),
             Verdict::Add(name) => format!("+ {name} (there `{}`): {}", item.name, target(item)),
-            Verdict::Replace(name) => format!("~ {name}: {} (in place of the entry in config.yaml)", target(item)),
+            Verdict::Replace(name) => {
+                format!("~ {name}: {} (in place of the entry in config.yaml)", target(item))
+            }
             Verdict::Same(name) => format!("= {}: hermesd has it as `{name}`", item.name),
             Verdict::Conflict => {
                 format!("! {}: another server has this name; see --conflicts rename|replace", item.name)
@@ -262,7 +274,8 @@ fn write(cx: &Context, items: &[Item], lines: &[(String, String)], seen: &Owned)
         let entries = items.iter().filter_map(|item| Some((name_of(item)?, item)));
         Ok(entries
             .map(|(name, item)| {
-                let place = servers::find(tree, name).map_or_else(|| servers::place_of_new(tree, name), |old| old.path);
+                let place = servers::find(tree, name)
+                    .map_or_else(|| servers::place_of_new(tree, name), |old| old.path);
                 Step::Set(place, written(&Value::Object(item.entry.clone())))
             })
             .collect())
@@ -280,7 +293,13 @@ enum WriteError {
     Changed,
 }
 
-fn report(cx: &Context, items: &[Item], troubles: &[String], action: &str, moved: usize) -> Result<(), Failure> {
+fn report(
+    cx: &Context,
+    items: &[Item],
+    troubles: &[String],
+    action: &str,
+    moved: usize,
+) -> Result<(), Failure> {
     if cx.format == Format::Text {
         return Ok(());
     }

@@ -25,7 +25,8 @@ impl Work<'_> {
         let seen = apply::look(&path).map_err(|error| error.to_string())?;
         let text = String::from_utf8(seen.bytes.clone().unwrap_or_default())
             .map_err(|_| format!("{}: it is not valid UTF-8", path.display()))?;
-        let tree = tree::parse(&text).map_err(|error| format!("{}: {error}; nothing was written", path.display()))?;
+        let tree = tree::parse(&text)
+            .map_err(|error| format!("{}: {error}; nothing was written", path.display()))?;
         Ok(Opened { seen, text, tree })
     }
 
@@ -53,11 +54,14 @@ impl Work<'_> {
         };
         say(self.cx, &format!("{}\n", title(CLIENT, &file)))?;
         for moved in &moved {
-            let line = format!("  > {moved}: from `mcp_servers` to `hermesd.mcp_servers`, where only hermesd starts it\n");
+            let line = format!(
+                "  > {moved}: from `mcp_servers` to `hermesd.mcp_servers`, where only hermesd starts it\n"
+            );
             say(self.cx, &crate::render::text::block(&line))?;
         }
         self.preview_line(name, shim)?;
-        let outcome = |action| Outcome { replaced: moved.clone(), ..Outcome::of(CLIENT, &file, name, action) };
+        let outcome =
+            |action| Outcome { replaced: moved.clone(), ..Outcome::of(CLIENT, &file, name, action) };
         if !self.go_on("  write it?")? {
             return Ok(outcome(self.not_done("would_write")));
         }
@@ -102,7 +106,8 @@ impl Work<'_> {
             }
             return Ok(Outcome::of(CLIENT, &file, name, "nothing"));
         }
-        let exact = old.and_then(|record| record.cut.undo(&text)).filter(|before| same_servers(before, &tree, name));
+        let exact =
+            old.and_then(|record| record.cut.undo(&text)).filter(|before| same_servers(before, &tree, name));
         let left = match exact.clone().map_or_else(|| edited(&text, &steps), Ok) {
             Ok(left) => left,
             Err(error) => return Ok(failed(&error)),
@@ -112,7 +117,10 @@ impl Work<'_> {
             (None, Some(record)) => format!("the file changed since; {} move back", list(&record.replaced)),
             (None, None) => "the servers below `hermesd.mcp_servers` move back to `mcp_servers`".to_owned(),
         };
-        say(self.cx, &format!("{}\n  - {}\n  {note}\n", title(CLIENT, &file), crate::render::text::plain(name)))?;
+        say(
+            self.cx,
+            &format!("{}\n  - {}\n  {note}\n", title(CLIENT, &file), crate::render::text::plain(name)),
+        )?;
         if !self.go_on("  do it?")? {
             let action = self.not_done("would_remove");
             return Ok(Outcome { note: Some(note), ..Outcome::of(CLIENT, &file, name, action) });
@@ -126,7 +134,11 @@ impl Work<'_> {
         match done {
             Ok(beside) => {
                 record::forget(&lock, &self.cx.home, &file, name).map_err(refuse)?;
-                Ok(Outcome { backup: beside.backup, note: Some(note), ..Outcome::of(CLIENT, &file, name, "removed") })
+                Ok(Outcome {
+                    backup: beside.backup,
+                    note: Some(note),
+                    ..Outcome::of(CLIENT, &file, name, "removed")
+                })
             }
             Err(error) => Ok(failed(&error)),
         }
@@ -144,7 +156,9 @@ impl Work<'_> {
 
 fn has_entry(tree: &Node, name: &str) -> bool {
     let entry = tree.get("mcp_servers").and_then(|servers| servers.get(name));
-    entry.is_some_and(|node| crate::clients::identity::is_own_entry(&home::json(node), &|path: &Path| resolve(path)))
+    entry.is_some_and(|node| {
+        crate::clients::identity::is_own_entry(&home::json(node), &|path: &Path| resolve(path))
+    })
 }
 
 /// Whether the text of before holds exactly the servers of now, in whichever section, but for our entry.
