@@ -28,6 +28,7 @@ fn every_client_is_read_and_no_secret_is_shown() {
     }
     let shown = ctl(&w, &["mcp", "import", "--dry-run"]).succeeds();
     let ran = ctl(&w, &["mcp", "import", "--yes", "--secrets-to-env", "--json"]).succeeds();
+    assert!(config(&w).contains("ghcr.io/github/github-mcp-server"), "an image is no secret: {}", config(&w));
     for secret in ["ghp_desktopfixture", "ctx7sk-fixture", "hunter2fixture"] {
         assert!(!shown.stdout.contains(secret) && !ran.stdout.contains(secret), "{}", shown.stdout);
         assert!(!config(&w).contains(secret), "{}", config(&w));

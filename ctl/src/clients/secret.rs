@@ -161,7 +161,7 @@ fn arguments(entry: &mut Map<String, Value>, each: Visitor<'_>, upper: &str) {
                 swap(text, from, each, place, format!("{upper}_{variable}"));
                 continue;
             }
-        } else if is_option(text) {
+        } else if text.starts_with('-') {
             option = Some(text.clone());
             continue;
         }
@@ -177,7 +177,7 @@ fn arguments(entry: &mut Map<String, Value>, each: Visitor<'_>, upper: &str) {
     }
 }
 
-/// `--name`, `-n`, and names as `docker run -e NAME=VALUE` takes them.
+/// Before an `=`: `--name`, `-n`, and names as `docker run -e NAME=VALUE` takes them.
 fn is_option(name: &str) -> bool {
     name.starts_with('-')
         || (!name.is_empty()
@@ -289,7 +289,7 @@ mod tests {
         let entry = json!({
             "command": "npx",
             "env": {"TOKEN": "${TOKEN}", "KEY_FILE": "/home/u/key", "MAX_TOKENS": "100000000", "AUTH": "none"},
-            "args": ["-y", "@scope/token-server", "--keys", "all"],
+            "args": ["-y", "@scope/token-server", "--keys", "all", "-e", "GITHUB_TOKEN", "ghcr.io/x/server"],
         });
         assert_eq!(moved(entry.clone()), (entry.clone(), vec![]));
         assert!(find("x", entry.as_object().unwrap()).is_empty());
