@@ -4,6 +4,7 @@
 
 mod approvals;
 mod arguments;
+mod ask;
 mod audit;
 mod breaker;
 mod call;
@@ -11,10 +12,13 @@ mod config;
 mod daemon;
 mod doctor;
 pub(crate) mod events;
+mod export;
+mod import;
 mod login;
 mod logs;
 mod mcp;
 mod pins;
+mod register;
 mod reload;
 mod save;
 pub(crate) mod servers;
