@@ -36,6 +36,8 @@ pub enum Verb {
     Tools(ToolsArgs),
     /// Call one tool, on the same road as an MCP client
     Call(CallArgs),
+    /// Measure what hermesd adds to a call, against the same server without it
+    Bench(BenchArgs),
     /// Show log lines of the daemon or of one server
     Logs(LogsArgs),
     /// Show who called what, when, with which outcome
@@ -154,6 +156,23 @@ pub struct CallArgs {
     /// Call as a client with this profile
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+}
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Name of a server with a command in config.yaml; a second copy of it runs meanwhile
+    #[arg(value_name = "SERVER")]
+    pub server: String,
+    /// The tool, which is called again and again; else one that only reads and needs no arguments
+    #[arg(value_name = "TOOL")]
+    pub tool: Option<String>,
+    /// Its arguments, as for `call`
+    #[arg(value_name = "ARGUMENT")]
+    pub arguments: Vec<String>,
+    /// Calls each way
+    #[arg(short = 'n', long, default_value_t = 200, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub calls: u32,
 }
 
 /// Options of `logs`.

@@ -94,6 +94,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(crate::check::run(&home, json))
         }
         Some(Command::Doctor) => Ok(crate::check::doctor(&home)?),
+        Some(Command::Exec { server }) => Err(crate::check::exec(&home, &server)),
         Some(Command::Run) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;

@@ -33,6 +33,12 @@ pub enum Command {
     /// Look at files, commands and addresses without a daemon; for `hermesctl doctor`.
     #[command(hide = true)]
     Doctor,
+    /// Become the program of one server, with its folder and environment; for `hermesctl bench`.
+    #[command(hide = true)]
+    Exec {
+        /// Name of the server in config.yaml.
+        server: String,
+    },
 }
 
 /// Commands of `hermesd config`.

@@ -6,6 +6,7 @@ mod approvals;
 mod arguments;
 mod ask;
 mod audit;
+mod bench;
 mod breaker;
 mod call;
 mod config;
@@ -110,6 +111,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Servers(args) => servers::run(cx, args.action).await,
         Verb::Tools(args) => tools::run(cx, &args).await,
         Verb::Call(args) => call::run(cx, args).await,
+        Verb::Bench(args) => bench::run(cx, args).await,
         Verb::Logs(args) => logs::run(cx, &args).await,
         Verb::Audit(args) => audit::run(cx, args).await,
         Verb::Events(args) => events::run(cx, args).await,
