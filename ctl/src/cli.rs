@@ -6,6 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;
+
 /// Administers hermesd, and connects MCP clients to it (`mcp serve`).
 ///
 /// Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 hermesd cannot be reached.
@@ -85,6 +89,9 @@ pub struct StatusArgs {
     /// Print one line and exit 1 unless everything is healthy (for monitoring)
     #[arg(long)]
     pub check: bool,
+    /// Also pid, generation, transport, protocol and memory of each server
+    #[arg(long, conflicts_with = "check")]
+    pub wide: bool,
 }
 
 /// Options of `servers`.
