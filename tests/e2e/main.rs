@@ -27,6 +27,7 @@ mod conversations_schemas;
 mod crowd;
 mod death;
 mod defects;
+mod doctor;
 mod elicitation;
 mod events;
 mod fake_server;
