@@ -17,6 +17,8 @@ mod chain_pin_kinds;
 mod chain_pins;
 mod chain_steps;
 mod child;
+mod clients;
+mod clients_import;
 mod config;
 mod conversations;
 mod conversations_foreign;
