@@ -6,7 +6,9 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_clients;
 pub mod client;
+pub mod clients;
 pub mod commands;
 pub mod config_edit;
 pub mod demo;
