@@ -49,6 +49,7 @@ mod namespaces;
 mod native_names;
 mod news_logs;
 mod news_resources;
+mod nonces;
 mod oauth;
 mod progress;
 mod relay;
