@@ -96,6 +96,8 @@ fn bench_compares_with_a_copy_of_the_server_and_ends_it() {
     assert_eq!(w.processes("w").len(), 1, "the copy is gone");
     let text = w.ctl(["bench", "w", "echo", "text=x", "-n", "10"]).succeeds().stdout;
     assert!(text.contains("through hermesd") && text.contains("a copy of the server of its own"), "{text}");
-    w.ctl(["bench", "w"]).exits(2);
+    w.ctl(["bench", "w", "no_such_tool"]).exits(2);
+    let chosen = w.ctl(["bench", "w", "-n", "10", "--json"]).succeeds().json();
+    assert_ne!(chosen["tool"], "", "one that only reads: {chosen}");
     assert!(w.ctl(["bench", "w", "fail", "-n", "10"]).exits(1).stderr.contains("boom"));
 }
