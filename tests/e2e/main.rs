@@ -7,6 +7,7 @@
 
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
