@@ -15,6 +15,7 @@ pub mod config;
 pub mod conversations;
 pub mod findings;
 pub mod guard;
+pub mod handover;
 pub mod jsonrpc;
 pub mod learned;
 pub mod masking;

@@ -54,6 +54,8 @@ mod remote_tls;
 mod schema;
 mod sending;
 mod service;
+mod service_install;
+mod service_manager;
 mod shim;
 mod single;
 mod soak;
