@@ -6,12 +6,18 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_clients;
 pub mod client;
+pub mod clients;
 pub mod commands;
+pub mod config_edit;
 pub mod demo;
 pub mod failure;
 pub mod render;
 pub mod shim;
+#[cfg(test)]
+mod testing;
+pub mod top;
 
 use clap::Parser;
 use std::ffi::OsString;

@@ -16,8 +16,10 @@ pub mod conversations;
 pub mod findings;
 pub mod guard;
 pub mod handover;
+pub mod http;
 pub mod jsonrpc;
 pub mod learned;
+pub mod loopback;
 pub mod masking;
 pub mod names;
 pub mod observe;
@@ -27,6 +29,7 @@ pub mod policy;
 pub mod process;
 pub mod redact;
 pub mod reload;
+pub mod sampling;
 pub mod secret;
 pub mod server;
 pub mod session;
@@ -36,3 +39,8 @@ pub mod store;
 pub mod tasks;
 pub mod telemetry;
 pub mod watchdog;
+
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+#[path = "../../tests/harness/chat_api.rs"]
+mod chat_api;
