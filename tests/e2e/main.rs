@@ -62,6 +62,8 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
+mod service_install;
+mod service_manager;
 mod shim;
 mod single;
 mod soak;
