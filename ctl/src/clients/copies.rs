@@ -222,6 +222,26 @@ mod tests {
     }
 
     #[test]
+    fn a_process_of_this_machine_is_found_with_its_parent() {
+        let args = ["86399.25".to_owned()];
+        let mut child = std::process::Command::new("sleep").args(&args).spawn().unwrap();
+        let servers =
+            [("nap".to_owned(), Identity::Program { command: "sleep".into(), args: args.to_vec() })];
+        // The process shows its own command line a moment after it was made.
+        let found = (0..2000).find_map(|_| {
+            std::thread::yield_now();
+            let pid = child.id();
+            let mine =
+                |copy: &Copy| matches!(copy.starts, Starts::Process { pid: found, .. } if found == pid);
+            running(&processes::all(), &servers).into_iter().find(mine)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = found.unwrap();
+        assert!(found.message().contains("started by"), "{}", found.message());
+    }
+
+    #[test]
     fn a_ring_in_the_table_ends_the_walk() {
         let all = [process(1, 2, "a"), process(2, 1, "npx -y server-files /notes")];
         assert_eq!(running(&all, &servers()).len(), 1);
