@@ -6,6 +6,7 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_mcp;
 pub mod client;
 pub mod commands;
 pub mod config_edit;

@@ -9,6 +9,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod entries;
 mod events;
 mod login;
 mod logs;

@@ -3,17 +3,19 @@
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
 use crate::config::{Finding, Severity};
 use crate::config::{RemoteKind, TransportConfig};
-use crate::jsonrpc::splice::Members;
+use crate::jsonrpc::splice::{Members, ObjectWriter, one_line};
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
-use crate::server::handle::ServerHandle;
+use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::Phase;
 use crate::server::status::{ServerStatus, StepOutcome};
 use crate::session::clients::ClientFacts;
 use crate::telemetry::traces::Tracer;
 use hermes_proto::control as pb;
+use serde_json::value::RawValue;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tonic::Status;
 
 /// Masks secrets in a text.
 pub type Mask<'a> = &'a dyn Fn(&str) -> String;
@@ -196,6 +198,8 @@ pub fn diagnosis(diagnosis: &Diagnosis, log_file: String, mask: Mask<'_>) -> pb:
         detail: Some(detail(&diagnosis.status, log_file, mask)),
         tools: tools.collect(),
         total_ms: millis(diagnosis.total),
+        needs_auth: diagnosis.outcome.as_ref().is_err_and(NotReady::needs_auth),
+        warnings: Vec::new(),
     }
 }
 
@@ -251,5 +255,23 @@ pub fn tool(tool: &Tool) -> pb::Tool {
         description: text("description"),
         input_schema_json: members.get("inputSchema").map(|raw| raw.get().to_owned()).unwrap_or_default(),
         read_only: annotations.get("readOnlyHint").is_some_and(|hint| hint.get() == "true"),
+        warnings: Vec::new(),
+    }
+}
+
+/// The params of a `tools/call` for a tool by its exposed name.
+pub(super) fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
+    let parsed: Result<&RawValue, _> = serde_json::from_str(arguments);
+    match parsed {
+        Ok(raw) if raw.get().starts_with('{') => {
+            let mut params = ObjectWriter::default();
+            params.string("name", name).member("arguments", &one_line(raw.get()));
+            Ok(params.finish())
+        }
+        Ok(_) => Err(Status::invalid_argument(
+            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
+        )),
+        Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }

@@ -12,3 +12,4 @@ mod login;
 pub mod peer;
 pub mod serve;
 pub mod service;
+mod trial;

@@ -6,12 +6,13 @@ use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
+use super::trial;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
 use crate::conversations::watch::Watch;
 use crate::jsonrpc::reply::Reply;
-use crate::jsonrpc::splice::{ObjectWriter, one_line};
+use crate::masking::Masking;
 use crate::names::{ProfileName, ServerName};
 use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
@@ -27,7 +28,6 @@ use crate::telemetry::stats::Stats;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
-use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ pub struct Inner {
     pub test: supervisor::Shared,
     /// Logins of remote servers.
     pub oauth: Oauth,
+    /// Takes over secrets of an entry that is tried.
+    pub masking: Masking,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -106,7 +108,7 @@ impl Inner {
     }
 
     /// What `profile` shows; empty is the default one.
-    fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
+    pub(super) fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
         let catalog = self.catalog.borrow();
         let name = ProfileName::new(if profile.is_empty() { "default" } else { profile });
         if catalog.has_profile(&name) {
@@ -268,7 +270,7 @@ impl Control for Admin {
             );
             return Err(Status::not_found(text));
         };
-        let params = call_params(&name, &request.arguments_json)?;
+        let params = convert::call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
         let read = crate::call::route::read(&params);
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
@@ -322,20 +324,13 @@ impl Control for Admin {
     async fn test_server(&self, request: Request<pb::TestServerRequest>) -> Answer<pb::TestServerResponse> {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
-        let config = self.inner.config.borrow().clone();
-        let server = match config.servers.get(request.server.as_str()) {
-            Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
-            Some(ServerEntry::Refused { .. }) | None => {
-                return Err(self
-                    .inner
-                    .handle(&request.server)
-                    .err()
-                    .unwrap_or_else(|| Status::not_found("gone")));
-            }
-        };
-        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
-        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
-        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
+        Ok(Response::new(trial::configured(&self.inner, &request.server).await?))
+    }
+
+    async fn try_server(&self, request: Request<pb::TryServerRequest>) -> Answer<pb::TestServerResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        let pid = peer_pid(&request);
+        Ok(Response::new(trial::unsaved(&self.inner, request.into_inner(), pid).await?))
     }
 
     async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
@@ -430,8 +425,7 @@ impl Control for Admin {
         request: Request<pb::RespondApprovalRequest>,
     ) -> Answer<pb::RespondApprovalResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-        let pid = caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        let pid = peer_pid(&request);
         Ok(Response::new(consent::respond(&self.inner, request.get_ref(), pid).await?))
     }
 
@@ -471,6 +465,12 @@ impl Control for Admin {
     }
 }
 
+/// The process at the other end, where the system says.
+fn peer_pid<T>(request: &Request<T>) -> Option<u32> {
+    let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+    caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok())
+}
+
 /// Admin commands are this user's own (control.sock checks it); which process asked is not kept.
 fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller {
     crate::store::Caller {
@@ -480,21 +480,5 @@ fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller
         profile: view.profile().clone(),
         name: Some("hermesctl".to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-    }
-}
-
-fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
-    let parsed: Result<&RawValue, _> = serde_json::from_str(arguments);
-    match parsed {
-        Ok(raw) if raw.get().starts_with('{') => {
-            let mut params = ObjectWriter::default();
-            params.string("name", name).member("arguments", &one_line(raw.get()));
-            Ok(params.finish())
-        }
-        Ok(_) => Err(Status::invalid_argument(
-            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
-        )),
-        Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }
