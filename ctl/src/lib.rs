@@ -14,6 +14,9 @@ pub mod demo;
 pub mod failure;
 pub mod render;
 pub mod shim;
+#[cfg(test)]
+mod testing;
+pub mod top;
 
 use clap::Parser;
 use std::ffi::OsString;

@@ -3,7 +3,8 @@
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
 use crate::config::{Finding, Severity};
 use crate::config::{RemoteKind, TransportConfig};
-use crate::jsonrpc::splice::{Members, ObjectWriter, one_line};
+use crate::http::keeper::{Status, TokenPlace};
+use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
 use crate::server::handle::{NotReady, ServerHandle};
@@ -12,10 +13,8 @@ use crate::server::status::{ServerStatus, StepOutcome};
 use crate::session::clients::ClientFacts;
 use crate::telemetry::traces::Tracer;
 use hermes_proto::control as pb;
-use serde_json::value::RawValue;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tonic::Status;
 
 /// Masks secrets in a text.
 pub type Mask<'a> = &'a dyn Fn(&str) -> String;
@@ -94,6 +93,24 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// The HTTP listener; `None`: off.
+pub fn http(status: &Status) -> Option<pb::HttpListener> {
+    match status {
+        Status::Off => None,
+        Status::Open { url, token } => {
+            let token = match token {
+                TokenPlace::File(path) => path.display().to_string(),
+                TokenPlace::Config => "hermesd.http.token".to_owned(),
+                TokenPlace::Nowhere => String::new(),
+            };
+            Some(pb::HttpListener { url: url.clone(), token, trouble: String::new() })
+        }
+        Status::Failed { listen, reason } => {
+            Some(pb::HttpListener { url: listen.clone(), token: String::new(), trouble: reason.clone() })
+        }
+    }
 }
 
 /// Where traces go; `None`: nowhere.
@@ -235,6 +252,7 @@ pub fn finding(finding: &Finding, mask: Mask<'_>) -> pb::Finding {
         key: finding.key.clone(),
         message: mask(&finding.message),
         hint: mask(&finding.hint),
+        ..pb::Finding::default()
     }
 }
 
@@ -256,22 +274,5 @@ pub fn tool(tool: &Tool) -> pb::Tool {
         input_schema_json: members.get("inputSchema").map(|raw| raw.get().to_owned()).unwrap_or_default(),
         read_only: annotations.get("readOnlyHint").is_some_and(|hint| hint.get() == "true"),
         warnings: Vec::new(),
-    }
-}
-
-/// The params of a `tools/call` for a tool by its exposed name.
-pub(super) fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
-    let parsed: Result<&RawValue, _> = serde_json::from_str(arguments);
-    match parsed {
-        Ok(raw) if raw.get().starts_with('{') => {
-            let mut params = ObjectWriter::default();
-            params.string("name", name).member("arguments", &one_line(raw.get()));
-            Ok(params.finish())
-        }
-        Ok(_) => Err(Status::invalid_argument(
-            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
-        )),
-        Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }

@@ -1,11 +1,14 @@
 //! One method an rpc, no logic: looks things up, asks an owner, converts the answer.
 
+use super::calls::{admin_identity, call_params};
 use super::consent;
 use super::convert::{self, Mask};
 use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
+use super::memory;
+use super::status;
 use super::trial;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
@@ -73,6 +76,8 @@ pub struct Inner {
     pub watch: Watch,
     /// Everything counted.
     pub metrics: Metrics,
+    /// The HTTP listener.
+    pub http: watch::Receiver<crate::http::keeper::Status>,
     /// Figures by server and tool.
     pub stats: Stats,
     /// To be raised when pins were approved.
@@ -154,7 +159,7 @@ impl Inner {
         status
     }
 
-    fn all_servers(&self) -> Vec<pb::ServerStatus> {
+    pub(super) fn all_servers(&self) -> Vec<pb::ServerStatus> {
         let config = self.config.borrow().clone();
         let servers = self.servers.borrow().clone();
         let entries = config.servers.iter().map(|(name, entry)| match (servers.get(name), entry) {
@@ -197,29 +202,11 @@ impl Control for Admin {
     async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Answer<pb::GetStatusResponse> {
         let inner = &self.inner;
         inner.check_home(&request.get_ref().home)?;
-        let config = inner.config.borrow().clone();
-        Ok(Response::new(pb::GetStatusResponse {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_ms: convert::millis(inner.started.elapsed()),
-            home: inner.home.display().to_string(),
-            runtime_dir: inner.runtime_dir.display().to_string(),
-            config_file: config.file.display().to_string(),
-            config_state: inner.reloader.state(),
-            servers: inner.all_servers(),
-            clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
-            findings: config
-                .findings
-                .iter()
-                .map(|finding| convert::finding(finding, inner.mask()))
-                .chain(diagnose::lost_lines(inner))
-                .chain(events::finding(inner))
-                .collect(),
-            conversations: inner.reloader.conversations(),
-            rss_bytes: diagnose::rss_bytes(),
-            events: Some(events::status(inner)),
-            traces: convert::traces(inner.metrics.tracer(), inner.mask()),
-        }))
+        let mut servers = inner.all_servers();
+        if request.get_ref().measure {
+            memory::measure(&mut servers).await;
+        }
+        Ok(Response::new(status::whole(inner, servers)))
     }
 
     async fn show_server(&self, request: Request<pb::ShowServerRequest>) -> Answer<pb::ShowServerResponse> {
@@ -270,13 +257,14 @@ impl Control for Admin {
             );
             return Err(Status::not_found(text));
         };
-        let params = convert::call_params(&name, &request.arguments_json)?;
+        let params = call_params(&name, &request.arguments_json)?;
         let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
         let read = crate::call::route::read(&params);
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
         let identity = Arc::new(admin_identity(&view));
-        let caller = Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None };
+        let caller =
+            Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None, inbox: None };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
@@ -469,16 +457,4 @@ impl Control for Admin {
 fn peer_pid<T>(request: &Request<T>) -> Option<u32> {
     let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
     caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok())
-}
-
-/// Admin commands are this user's own (control.sock checks it); which process asked is not kept.
-fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller {
-    crate::store::Caller {
-        uid: Some(rustix::process::getuid().as_raw()),
-        pid: None,
-        executable: None,
-        profile: view.profile().clone(),
-        name: Some("hermesctl".to_owned()),
-        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-    }
 }

@@ -56,7 +56,7 @@ fn rig(timeout: Duration) -> Rig {
         store,
     });
     let identity = store::Caller {
-        uid: None,
+        uid: Some(1000),
         pid: None,
         executable: None,
         profile: ProfileName::new("default"),
@@ -64,7 +64,7 @@ fn rig(timeout: Duration) -> Rig {
         version: None,
     };
     let identity = Arc::new(identity);
-    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None };
+    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None, inbox: None };
     Rig { path, config, caller, _dir: dir }
 }
 

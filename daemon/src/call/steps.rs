@@ -19,6 +19,7 @@ use crate::names::{ClientId, ProfileName, RawTool, ServerName};
 use crate::policy::limits::{Ask, Limits};
 use crate::redact::Redactor;
 use crate::server::Servers;
+use crate::server::handle::ServerHandle;
 use crate::server::news::followers::Followers;
 use crate::store::{Day, Store};
 use crate::telemetry::metrics::Metrics;
@@ -132,6 +133,11 @@ impl CallPath {
             self.around.metrics.forget(&server);
             self.around.stats.forget(&server);
         }
+    }
+
+    /// The configuration in force of a server that runs.
+    pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
+        self.around.servers.borrow().get(server).map(ServerHandle::config)
     }
 
     /// The profiles of the configuration in force. There from the first client on, unlike the catalogue.

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::follow::{Ears, notification};
 use super::inbound::{self, ClientMessage};
+use super::inbox::Inbox;
 use super::methods::{self, Negotiated, Route};
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
@@ -123,6 +124,7 @@ pub struct Session {
     lines: LineBuffer,
     pub(super) outbox: Outbox,
     asks: Asks,
+    inbox: Inbox,
     calls: FuturesUnordered<CallFuture>,
     cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
@@ -164,6 +166,7 @@ impl Session {
             identity: Arc::new(identity),
             asks: Asks::new(prefix.clone(), outbox.clone()),
             prefix,
+            inbox: Inbox::default(),
             profile,
             only: hello.only,
             lines: buffer,
@@ -218,6 +221,10 @@ impl Session {
                     self.message(message, None);
                     self.take_lines();
                 }
+                asked = self.inbox.next() => {
+                    let caller = self.caller();
+                    self.inbox.begin(asked, self.shared.calls.clone(), caller);
+                }
                 changed = self.catalog.changed() => match changed {
                     Ok(()) => self.catalog_changed(),
                     Err(_) => break Ended::Stopping,
@@ -250,7 +257,6 @@ impl Session {
         }
         self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
-        self.shared.clients.leave(self.facts.id);
         ended
     }
 
@@ -404,10 +410,7 @@ impl Session {
         };
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
-        let identity = self.identity.clone();
-        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
-        let (peer, hearer) = (Some(peer), Some(self.ears.clone()));
-        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, peer, hearer };
+        let caller = self.caller();
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
@@ -431,6 +434,19 @@ impl Session {
             };
             Finished { key, raw_id, reply, batch, bytes, follows }
         }));
+    }
+
+    /// This client, for a call or a question.
+    fn caller(&self) -> Caller {
+        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
+        Caller {
+            client: self.facts.id,
+            view: self.view.clone(),
+            identity: self.identity.clone(),
+            peer: Some(peer),
+            hearer: Some(self.ears.clone()),
+            inbox: Some(self.inbox.sender()),
+        }
     }
 
     fn finished(&mut self, done: Finished) {

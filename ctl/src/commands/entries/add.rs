@@ -37,8 +37,8 @@ pub(in crate::commands) async fn add(cx: &Context, args: AddArgs) -> Result<Done
     if cx.format == Format::Text {
         put(&mcp::page(cx, &draft.name, &tested))?;
     }
-    let keep = args.save_disabled
-        || ask::is_possible(cx) && ask::confirm("Save it anyway, disabled?", Default::No)?;
+    let keep =
+        args.save_disabled || ask::is_possible(cx) && ask::confirm("Save it anyway, disabled?", Default::No)?;
     if !keep {
         return Err(Failure::Refused {
             message: format!("{} does not work: {}; nothing was written", draft.name, tested.message),
@@ -52,7 +52,8 @@ pub(in crate::commands) async fn add(cx: &Context, args: AddArgs) -> Result<Done
 fn hint(draft: &Draft, tested: &pb::TestServerResponse) -> String {
     let is_remote = draft.entry.iter().any(|(key, _)| key == "url");
     if tested.needs_auth && is_remote {
-        return "it wants to know who you are: --auth oauth (login in the browser) or --auth header (token)".to_owned();
+        return "it wants to know who you are: --auth oauth (login in the browser) or --auth header (token)"
+            .to_owned();
     }
     "mend what it says above, or keep it with --save-disabled".to_owned()
 }
@@ -92,7 +93,10 @@ async fn discover(cx: &Context, draft: &mut Draft) -> Result<pb::TestServerRespo
             put(&format!("connecting to {} ...\n", text::plain(&draft.name)))?;
         }
         // The connection is not kept while a person thinks: nobody would answer its pings.
-        let tested = daemon::ensure(cx).await?.try_server(&draft.name, &draft.value().block(), &draft.variables).await?;
+        let tested = daemon::ensure(cx)
+            .await?
+            .try_server(&draft.name, &draft.value().block(), &draft.variables)
+            .await?;
         let is_remote = draft.entry.iter().any(|(key, _)| key == "url");
         if !tested.needs_auth || !is_remote || !ask::is_possible(cx) {
             return Ok(tested);
@@ -177,7 +181,12 @@ fn set_tools(draft: &mut Draft, tools: &Tools) {
 }
 
 /// Saves first, because the login belongs to a server of the file; then logs in.
-async fn with_login(cx: &Context, args: &AddArgs, draft: &mut Draft, overwrite: Overwrite) -> Result<Done, Failure> {
+async fn with_login(
+    cx: &Context,
+    args: &AddArgs,
+    draft: &mut Draft,
+    overwrite: Overwrite,
+) -> Result<Done, Failure> {
     match &args.tools {
         Some(tools) => set_tools(draft, tools),
         None => {}
@@ -234,7 +243,8 @@ fn saved(cx: &Context, draft: &Draft, variables: &[&str], settled: &Settled) -> 
 /// Secrets, then the entry, under one lock.
 fn write(cx: &Context, draft: &Draft, overwrite: Overwrite) -> Result<(), Failure> {
     let lock = Lock::take(&cx.home)?;
-    if overwrite == Overwrite::No && servers::find(&file::read_tree(&config_file(cx))?, &draft.name).is_some() {
+    if overwrite == Overwrite::No && servers::find(&file::read_tree(&config_file(cx))?, &draft.name).is_some()
+    {
         return Err(exists(&draft.name));
     }
     if !draft.variables.is_empty() {

@@ -36,7 +36,8 @@ pub(super) enum Default {
 
 /// One of several; the index.
 pub(super) fn choose(question: &str, choices: &[&str]) -> Result<usize, Failure> {
-    answered(Select::new(question, choices.to_vec()).without_filtering().raw_prompt()).map(|chosen| chosen.index)
+    answered(Select::new(question, choices.to_vec()).without_filtering().raw_prompt())
+        .map(|chosen| chosen.index)
 }
 
 /// A checklist of tools, searched by typing; the names that are ticked.
@@ -62,7 +63,12 @@ fn row(tool: &pb::Tool) -> String {
 /// A secret, typed without echo; from stdin where that is no terminal.
 pub(super) fn secret(cx: &Context, what: &str) -> Result<String, Failure> {
     let typed = if is_possible(cx) {
-        answered(Password::new(what).with_display_mode(PasswordDisplayMode::Hidden).without_confirmation().prompt())?
+        answered(
+            Password::new(what)
+                .with_display_mode(PasswordDisplayMode::Hidden)
+                .without_confirmation()
+                .prompt(),
+        )?
     } else {
         let mut line = String::new();
         io::stdin().lock().take(LONGEST).read_line(&mut line)?;

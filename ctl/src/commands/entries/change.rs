@@ -37,7 +37,10 @@ pub(in crate::commands) async fn switch(cx: &Context, name: &str, to: Switch) ->
 pub(in crate::commands) async fn offer_enable(cx: &Context, name: &str) -> Result<(), Failure> {
     let tree = super::tree(cx)?;
     let disabled = servers::find(&tree, name).is_some_and(|entry| !entry.is_enabled());
-    if disabled && ask::is_possible(cx) && ask::confirm(&format!("{name} is disabled. Enable it?"), Default::No)? {
+    if disabled
+        && ask::is_possible(cx)
+        && ask::confirm(&format!("{name} is disabled. Enable it?"), Default::No)?
+    {
         switch(cx, name, Switch::On).await?;
     }
     Ok(())

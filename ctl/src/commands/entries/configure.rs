@@ -54,7 +54,9 @@ pub(super) async fn after_login(cx: &Context, name: &str) -> Result<Done, Failur
 
 fn entry(cx: &Context, name: &str) -> Result<Node, Failure> {
     let tree = tree(cx)?;
-    servers::find(&tree, name).map(|entry| entry.node.clone()).ok_or_else(|| super::change::unknown(&tree, name))
+    servers::find(&tree, name)
+        .map(|entry| entry.node.clone())
+        .ok_or_else(|| super::change::unknown(&tree, name))
 }
 
 /// The checklist, with today's filter ticked.
@@ -79,7 +81,9 @@ async fn write(cx: &Context, name: &str, tools: &Tools) -> Result<Done, Failure>
     let written = {
         let lock = Lock::take(&cx.home)?;
         file::edit::<Failure>(&lock, &config_file(cx), |tree| {
-            let Some(entry) = servers::find(tree, name) else { return Err(super::change::unknown(tree, name)) };
+            let Some(entry) = servers::find(tree, name) else {
+                return Err(super::change::unknown(tree, name));
+            };
             Ok(steps(&entry.path, entry.node, tools))
         })?
     };
@@ -123,7 +127,10 @@ mod tests {
             edit::apply(text, &steps(&entry.path, entry.node, tools)).unwrap()
         };
         let text = "mcp_servers:\n  a:\n    tools: # mine\n      exclude: [x]\n      prompts: false # no\n";
-        assert_eq!(after(text, &Tools::All), "mcp_servers:\n  a:\n    tools: # mine\n      prompts: false # no\n");
+        assert_eq!(
+            after(text, &Tools::All),
+            "mcp_servers:\n  a:\n    tools: # mine\n      prompts: false # no\n"
+        );
         assert!(after(text, &Tools::None).contains("include: []"));
         let only = "mcp_servers:\n  a:\n    command: c\n    tools:\n      include: [x]\n";
         assert_eq!(after(only, &Tools::All), "mcp_servers:\n  a:\n    command: c\n");

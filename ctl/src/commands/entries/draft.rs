@@ -56,14 +56,18 @@ impl Draft {
         }
         let mut headers = Vec::new();
         for header in &args.header {
-            let (name, value) = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()))
+            let (name, value) = header
+                .split_once(':')
+                .map(|(name, value)| (name.trim(), value.trim()))
                 .filter(|(name, value)| is_header(name) && !value.is_empty())
                 .ok_or_else(|| usage("--header is not `Name: value`", "e.g. --header 'X-Api-Key: abc'"))?;
             headers.push((name.to_owned(), Value::Text(self.header(name, value))));
         }
         match args.auth {
             Some(Auth::Oauth) => self.put("auth", Value::text("oauth")),
-            Some(Auth::Header) if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) => {
+            Some(Auth::Header)
+                if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) =>
+            {
                 let token = ask("token")?;
                 headers.push(("Authorization".to_owned(), Value::Text(self.bearer(&token))));
             }
@@ -224,7 +228,19 @@ mod tests {
     #[test]
     fn secrets_are_in_env_and_not_in_the_entry() {
         let (entry, variables) = of(
-            &["my-s", "--env", "LEVEL=debug", "--env", "GH_TOKEN=ghp_12345678", "--env", "TAKEN_TOKEN=abcdefgh", "--env", "ASKED", "--", "x"],
+            &[
+                "my-s",
+                "--env",
+                "LEVEL=debug",
+                "--env",
+                "GH_TOKEN=ghp_12345678",
+                "--env",
+                "TAKEN_TOKEN=abcdefgh",
+                "--env",
+                "ASKED",
+                "--",
+                "x",
+            ],
             "typed one",
         );
         assert_eq!(
@@ -242,13 +258,33 @@ mod tests {
     fn tokens_lose_a_pasted_bearer_and_keep_their_scheme() {
         let url = ["a.b", "--url", "https://h/mcp"];
         let (entry, variables) = of(&[&url[..], &["--auth", "header"]].concat(), "Bearer abc123456 ");
-        assert_eq!(entry, "url: \"https://h/mcp\"\nheaders:\n  Authorization: \"Bearer ${MCP_A_B_API_KEY}\"\n");
+        assert_eq!(
+            entry,
+            "url: \"https://h/mcp\"\nheaders:\n  Authorization: \"Bearer ${MCP_A_B_API_KEY}\"\n"
+        );
         assert_eq!(variables, [("MCP_A_B_API_KEY".to_owned(), "abc123456".to_owned())]);
-        let (entry, variables) = of(&[&url[..], &["--header", "Authorization: Basic dXNlcjpwYXNz", "--header", "X-Api-Key: ${OWN}", "--header", "Accept-Language: de"]].concat(), "");
+        let (entry, variables) = of(
+            &[
+                &url[..],
+                &[
+                    "--header",
+                    "Authorization: Basic dXNlcjpwYXNz",
+                    "--header",
+                    "X-Api-Key: ${OWN}",
+                    "--header",
+                    "Accept-Language: de",
+                ],
+            ]
+            .concat(),
+            "",
+        );
         assert!(entry.contains("Authorization: \"Basic ${MCP_A_B_AUTHORIZATION}\""), "{entry}");
         assert!(entry.contains("X-Api-Key: \"${OWN}\"") && entry.contains("Accept-Language: de"), "{entry}");
         assert_eq!(variables.len(), 1);
-        assert_eq!(of(&[&url[..], &["--auth", "oauth", "--transport", "sse"]].concat(), "").0, "url: \"https://h/mcp\"\ntransport: sse\nauth: oauth\n");
+        assert_eq!(
+            of(&[&url[..], &["--auth", "oauth", "--transport", "sse"]].concat(), "").0,
+            "url: \"https://h/mcp\"\ntransport: sse\nauth: oauth\n"
+        );
     }
 
     #[test]

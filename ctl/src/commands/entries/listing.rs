@@ -21,7 +21,13 @@ pub(in crate::commands) fn list(cx: &Context) -> Result<Done, Failure> {
             let mut table = Table::new(&["server", "transport", "tools", "status", "command or address"]);
             for entry in &entries {
                 let status = if entry.is_enabled() { "enabled" } else { "disabled" };
-                let cells = [entry.name, entry.transport(), &entry.tools(), status, &text::summary(&entry.target(), 60)];
+                let cells = [
+                    entry.name,
+                    entry.transport(),
+                    &entry.tools(),
+                    status,
+                    &text::summary(&entry.target(), 60),
+                ];
                 table.row(cells.map(|cell| (cell.to_owned(), Tone::Plain)));
             }
             table.render(cx.style)

@@ -39,9 +39,13 @@ fn tree(cx: &Context) -> Result<Node, Failure> {
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Self {
         let hint = match &error {
-            FileError::Edit { .. } => "nothing was written; edit the file by hand, `hermesctl config check` looks it over",
+            FileError::Edit { .. } => {
+                "nothing was written; edit the file by hand, `hermesctl config check` looks it over"
+            }
             FileError::Busy { .. } | FileError::Unsteady { .. } => "nothing was written; try again",
-            FileError::Io { .. } | FileError::NotText { .. } | FileError::NotAFile { .. } => "nothing was written",
+            FileError::Io { .. } | FileError::NotText { .. } | FileError::NotAFile { .. } => {
+                "nothing was written"
+            }
         };
         Self::Refused { message: error.to_string(), hint: hint.to_owned() }
     }

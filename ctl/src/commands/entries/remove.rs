@@ -26,7 +26,11 @@ pub(in crate::commands) async fn remove(cx: &Context, args: &RemoveArgs) -> Resu
         let lock = Lock::take(&cx.home)?;
         file::edit::<Failure>(&lock, &config_file(cx), |tree| {
             let places = servers::places(tree, name);
-            if places.is_empty() { Err(unknown(tree, name)) } else { Ok(places.into_iter().map(Step::Remove).collect()) }
+            if places.is_empty() {
+                Err(unknown(tree, name))
+            } else {
+                Ok(places.into_iter().map(Step::Remove).collect())
+            }
         })?;
     }
     let settled = settle(cx, name).await?;
@@ -88,7 +92,8 @@ async fn end_login(cx: &Context, name: &str) -> Login {
 
 /// Takes the files away as the reference names them.
 fn remove_files(cx: &Context, name: &str) -> Login {
-    let safe: String = name.chars().map(|c| if c.is_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+    let safe: String =
+        name.chars().map(|c| if c.is_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
     let safe: String = safe.trim_matches('_').chars().take(128).collect();
     let safe = if safe.is_empty() { "default".to_owned() } else { safe };
     let dir = cx.home.path().join("mcp-tokens");
