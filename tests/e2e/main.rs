@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")] // the census reads /proc
 #![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
 
+mod add;
+mod add_asked;
 mod admin;
 mod boundaries;
 mod chain_approvals;
@@ -26,6 +28,7 @@ mod crowd;
 mod death;
 mod defects;
 mod elicitation;
+mod entries;
 mod events;
 mod fake_server;
 mod framing;

@@ -187,9 +187,8 @@ async fn with_login(
     draft: &mut Draft,
     overwrite: Overwrite,
 ) -> Result<Done, Failure> {
-    match &args.tools {
-        Some(tools) => set_tools(draft, tools),
-        None => {}
+    if let Some(tools) = &args.tools {
+        set_tools(draft, tools);
     }
     drop(daemon::ensure(cx).await?);
     write(cx, draft, overwrite)?;
