@@ -1,7 +1,7 @@
 //! `hermesctl mcp add` and `configure` with a person at a terminal.
 
 use crate::world;
-use hermes_tests::{Http, Pty, Script, World, plain_server};
+use hermes_tests::{HttpFake, Pty, Script, World, plain_server};
 use serde_json::json;
 use std::fs;
 
@@ -95,7 +95,7 @@ fn what_does_not_work_is_saved_only_on_a_yes() {
 #[test]
 fn a_remote_server_asks_for_what_it_needs() {
     let w = world();
-    let remote = Http::start(|got, answer| match got.header("authorization") {
+    let remote = HttpFake::start(|got, answer| match got.header("authorization") {
         Some("Bearer t0ken-12345") => plain_server(got, answer),
         _ => answer.status(401, &[("WWW-Authenticate", "Bearer")], ""),
     });
