@@ -5,13 +5,17 @@ use clap::{ArgGroup, Args, ValueEnum};
 /// Options of `mcp add`.
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "hermesctl mcp add NAME [OPTIONS] -- PROGRAM [ARG]...
+       hermesctl mcp add NAME [OPTIONS] --command PROGRAM [--args ARG...]
+       hermesctl mcp add NAME [OPTIONS] --url URL
+       hermesctl mcp add NAME [OPTIONS] --preset PRESET",
     group = ArgGroup::new("reached").required(true).args(["url", "command", "preset", "program"]),
     after_help = "Examples:
   hermesctl mcp add files --command npx --args -y @modelcontextprotocol/server-filesystem ~/notes
   hermesctl mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-  hermesctl mcp add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  hermesctl mcp add github --env GITHUB_TOKEN -- docker run -i -e GITHUB_TOKEN ghcr.io/github/...
   hermesctl mcp add linear --url https://mcp.linear.app/mcp --auth oauth
-  hermesctl mcp add search --url https://api.example.com/mcp --header 'X-Api-Key: ${SEARCH_KEY}' --tools find,read
+  hermesctl mcp add search --url https://api.example.com/mcp --auth header --tools find,read
 
 hermesd connects first, with the code that will run the server, and nothing is written if that fails
 (unless --save-disabled). Secrets go to .env (only you can read it), config.yaml refers to them as ${NAME}."
@@ -135,6 +139,26 @@ impl std::str::FromStr for Tools {
             ("none", _) => Ok(Self::None),
             (_, names) if names.is_empty() => Err("write `all`, `none`, or names with commas between"),
             (_, names) => Ok(Self::Only(names)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::Cli;
+    use crate::testing::golden;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_help_reads_as_it_was_approved() {
+        for verb in ["add", "remove", "configure", "list", "enable"] {
+            let mut command = Cli::command();
+            command.build();
+            let mcp = command.find_subcommand_mut("mcp").unwrap();
+            let found = mcp.find_subcommand_mut(verb).unwrap().clone();
+            let help = found.term_width(100).render_long_help().to_string();
+            let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+            golden(&format!("help/mcp_{verb}.txt"), &help);
         }
     }
 }
