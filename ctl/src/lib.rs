@@ -6,8 +6,10 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_clients;
 pub mod cli_mcp;
 pub mod client;
+pub mod clients;
 pub mod commands;
 pub mod config_edit;
 pub mod demo;

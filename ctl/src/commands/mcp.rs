@@ -1,7 +1,8 @@
-//! `mcp`: list, test, login, logout, serve; the verbs that write config.yaml are in `entries`.
+//! `mcp`: list, test, login, logout, import, export, register, unregister, serve; the verbs that write
+//! single entries of config.yaml are in `entries`.
 
 use super::entries::{self, Switch};
-use super::{Context, login, servers, tools};
+use super::{Context, export, import, login, register, servers, tools};
 use crate::cli::{McpAction, Part, ServeArgs, ServerAction};
 use crate::failure::{Done, Failure};
 use crate::render::{json, text};
@@ -32,6 +33,10 @@ pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done,
         }
         McpAction::Login(args) => login::login(cx, &args).await,
         McpAction::Logout(server) => login::logout(cx, &server.name).await,
+        McpAction::Import(args) => import::run(cx, &args),
+        McpAction::Export(args) => export::run(cx, &args),
+        McpAction::Register(args) => register::register(cx, &args),
+        McpAction::Unregister(args) => register::unregister(cx, &args),
         McpAction::Serve(args) => Ok(serve(cx, args)),
     }
 }

@@ -3,6 +3,7 @@
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
 mod approvals;
+mod ask;
 mod audit;
 mod breaker;
 mod call;
@@ -11,10 +12,13 @@ mod daemon;
 mod doctor;
 mod entries;
 pub(crate) mod events;
+mod export;
+mod import;
 mod login;
 mod logs;
 mod mcp;
 mod pins;
+mod register;
 mod reload;
 pub(crate) mod servers;
 mod service;

@@ -8,7 +8,7 @@ use super::error::CallError;
 use super::steps::CallPath;
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::{Origin, Tool, View};
-use crate::jsonrpc::log_level::LogLevel;
+use crate::jsonrpc::log_level::Verbosity;
 use crate::jsonrpc::reply::{METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::{ClientId, ServerName};
@@ -134,11 +134,11 @@ impl CallPath {
         }
     }
 
-    /// Has a client see the log lines of the servers that `view` shows, from `level` on.
-    pub fn listen(&self, client: ClientId, view: &View, level: LogLevel, hearer: &Arc<dyn Hearer>) {
+    /// Has a client see log lines of the servers that `view` shows.
+    pub fn listen(&self, client: ClientId, view: &View, wish: Verbosity, hearer: &Arc<dyn Hearer>) {
         for (name, handle) in self.around.servers.borrow().iter() {
-            let level = Some(level).filter(|_| view.sees(name.as_str()));
-            handle.followers().listen(client, level, hearer);
+            let wish = Some(wish).filter(|_| view.sees(name.as_str()));
+            handle.followers().listen(client, wish, hearer);
         }
     }
 
