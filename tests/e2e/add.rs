@@ -1,10 +1,10 @@
 //! `hermesctl mcp add` in scripts: connects first, writes after, keeps secrets out of the file.
 
 use crate::world;
-use hermes_tests::{HttpFake, Ran, Script, World, plain_server};
+use hermes_tests::{HttpFake, OauthFake, Ran, Script, World, browse, plain_server};
 use serde_json::json;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -215,4 +215,28 @@ fn a_daemon_is_started_where_none_runs() {
     assert!(ran.stdout.contains("hermesd is not running; starting it"), "{}", ran.stdout);
     drop(w.client(&["new"]));
     w.ctl(["daemon", "stop"]).succeeds();
+}
+
+/// `--auth oauth` saves the entry, then logs in; the server serves when the person has agreed.
+#[test]
+fn a_login_follows_the_entry() {
+    let w = world();
+    let fake = OauthFake::start();
+    let entry = fake.entry(&[]);
+    let url = entry.iter().find_map(|line| line.strip_prefix("url: ")).unwrap();
+    let _daemon = w.start();
+    let mut command = w.command(&w.bins().hermesctl);
+    command.args(["--json", "mcp", "add", "r", "--url", url, "--auth", "oauth"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    for line in out.lines() {
+        let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["step"] == "waiting" {
+            let (status, page) = browse(event["url"].as_str().unwrap());
+            assert_eq!(status, 200, "{page}");
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(config(&w).contains("auth: oauth"), "{}", config(&w));
+    assert_eq!(w.phase("r"), "ready");
 }

@@ -12,6 +12,7 @@ use crate::config::{self, Config, ServerConfig, ServerEntry, Sources};
 use crate::names::ServerName;
 use crate::policy::scan::{self, Foreign};
 use crate::server::diagnose::{Diagnosis, diagnose};
+use crate::server::listing::Listing;
 use hermes_proto::control as pb;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,34 +82,41 @@ async fn run(inner: &Inner, server: &Arc<ServerConfig>) -> pb::TestServerRespons
     let log_file = inner.logs.path_of(&server.name).display().to_string();
     let diagnosis = diagnose(server, &inner.test).await;
     let mut answer = convert::diagnosis(&diagnosis, log_file, inner.mask());
-    look_through(inner, &diagnosis, &mut answer);
+    look_through(inner, &diagnosis, &mut answer).await;
     answer
 }
 
-/// Puts beside each tool what the injection scan says about it.
-fn look_through(inner: &Inner, diagnosis: &Diagnosis, answer: &mut pb::TestServerResponse) {
-    let Some(listing) = &diagnosis.listing else { return };
-    let name = diagnosis.status.name.as_str();
+/// Puts beside each tool what the injection scan says about it. On the blocking pool: the phrases may
+/// have to be compiled first, and a list of tools may be long.
+async fn look_through(inner: &Inner, diagnosis: &Diagnosis, answer: &mut pb::TestServerResponse) {
+    let Some(listing) = diagnosis.listing.clone() else { return };
+    let name = diagnosis.status.name.clone();
     let view = inner.view("");
-    let others: Vec<String> = view
-        .iter()
-        .flat_map(|view| view.tools().iter())
-        .filter(|tool| tool.server() != name)
-        .map(|tool| tool.name.to_string())
-        .collect();
+    let others =
+        view.iter().flat_map(|view| view.tools().iter()).filter(|tool| tool.server() != name.as_str());
     let own = listing.tools.iter().map(|item| item.name.as_str());
-    let foreign = Foreign::new(own, others.iter().map(String::as_str));
-    for (item, tool) in listing.tools.iter().zip(&mut answer.tools) {
-        let found = look::item(item.name.as_str(), &item.raw, &foreign);
-        tool.warnings = found.iter().map(|text| inner.mask()(text)).collect();
+    let foreign = Foreign::new(own, others.map(|tool| tool.name.as_str()));
+    let looked = tokio::task::spawn_blocking(move || findings_of(&listing, &foreign)).await;
+    let Ok((tools, others)) = looked else { return };
+    let masked = |texts: Vec<String>| texts.iter().map(|text| inner.mask()(text)).collect();
+    for (found, tool) in tools.into_iter().zip(&mut answer.tools) {
+        tool.warnings = masked(found);
     }
+    answer.warnings = masked(others);
+}
+
+/// For each tool what was found in its texts, and what was found elsewhere; not masked.
+fn findings_of(listing: &Listing, foreign: &Foreign) -> (Vec<Vec<String>>, Vec<String>) {
+    let _phrases = scan::keep();
+    let tools = listing.tools.iter().map(|item| look::item(item.name.as_str(), &item.raw, foreign)).collect();
+    let mut others = Vec::new();
     for item in listing.prompts.iter().chain(&listing.resources).chain(&listing.templates) {
-        let found = look::item(&item.key, &item.raw, &foreign);
-        answer.warnings.extend(found.iter().map(|text| inner.mask()(&format!("`{}`: {text}", item.key))));
+        let found = look::item(&item.key, &item.raw, foreign);
+        others.extend(found.iter().map(|text| format!("`{}`: {text}", item.key)));
     }
-    for finding in listing.instructions.iter().flat_map(|text| scan::scan(text, &foreign)) {
-        let text =
-            format!("its instructions look like an injection ({}): {}", finding.kind.word(), finding.excerpt);
-        answer.warnings.push(inner.mask()(&text));
+    for finding in listing.instructions.iter().flat_map(|text| scan::scan(text, foreign)) {
+        let (kind, excerpt) = (finding.kind.word(), finding.excerpt);
+        others.push(format!("its instructions look like an injection ({kind}): {excerpt}"));
     }
+    (tools, others)
 }
