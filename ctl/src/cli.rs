@@ -1,7 +1,8 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
+pub use crate::cli_calls::{AuditArgs, BenchArgs, CallArgs, EventsArgs, LogsArgs, StatsArgs, ToolsArgs};
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
-use crate::commands::Since;
+use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ pub enum Verb {
     Daemon(DaemonArgs),
     /// The configuration file
     Config(ConfigArgs),
-    /// Files that start hermesd at login
+    /// Start hermesd at login, by systemd or launchd
     Service(ServiceArgs),
     /// Print a completion script for a shell
     Completions {
@@ -124,136 +125,6 @@ pub struct ServerName {
     /// Name of the server in config.yaml
     #[arg(value_name = "NAME")]
     pub name: String,
-}
-
-/// Options of `tools`.
-#[derive(Debug, Args)]
-pub struct ToolsArgs {
-    /// Only tools in whose name, title or description all these words are
-    #[arg(value_name = "QUERY")]
-    pub query: Vec<String>,
-    /// Only the tools of this server
-    #[arg(long, value_name = "NAME")]
-    pub server: Option<String>,
-    /// As clients with this profile see them
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-}
-
-/// Options of `call`.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "hermesctl call SERVER TOOL [ARGUMENT...]\n       hermesctl call EXPOSED_TOOL [ARGUMENT...]",
-    after_help = "Examples:\n  hermesctl call files read_file path=/tmp/x\n  hermesctl call files read_file '{\"path\": \"/tmp/x\"}'\n  hermesctl call shots take url=https://example.org full:=true --save ."
-)]
-pub struct CallArgs {
-    /// SERVER TOOL or EXPOSED_TOOL, then arguments: a JSON object, `key=value` (read by the tool's
-    /// schema), `key=@FILE` (its text), `key:=JSON`, `@FILE` (a JSON object), or `-` (one from stdin)
-    #[arg(required = true, num_args = 1.., value_name = "WORD")]
-    pub words: Vec<String>,
-    /// File with the arguments as a JSON object; words after it win
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Save images, sounds and binary resources of the result into this folder
-    #[arg(long, value_name = "DIR")]
-    pub save: Option<PathBuf>,
-    /// Longest time without progress, in seconds, instead of the server's own
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u32>,
-    /// Call as a client with this profile
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-}
-
-/// Options of `bench`.
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    /// Name of a server with a command in config.yaml; a second copy of it runs meanwhile
-    #[arg(value_name = "SERVER")]
-    pub server: String,
-    /// The tool, which is called again and again; else one that only reads and needs no arguments
-    #[arg(value_name = "TOOL")]
-    pub tool: Option<String>,
-    /// Its arguments, as for `call`
-    #[arg(value_name = "ARGUMENT")]
-    pub arguments: Vec<String>,
-    /// Calls each way
-    #[arg(short = 'n', long, default_value_t = 200, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=100_000))]
-    pub calls: u32,
-}
-
-/// Options of `logs`.
-#[derive(Debug, Args)]
-pub struct LogsArgs {
-    /// Name of a server; the daemon's own log without it
-    #[arg(value_name = "NAME")]
-    pub server: Option<String>,
-    /// How many of the last lines
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
-    pub lines: u32,
-    /// Go on with new lines until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `audit`.
-#[derive(Debug, Args)]
-pub struct AuditArgs {
-    /// Only calls of this server (`hermes`: the conversation tools)
-    #[arg(long, value_name = "NAME")]
-    pub server: Option<String>,
-    /// Only calls of this tool, by the name its server gave it
-    #[arg(long, value_name = "NAME")]
-    pub tool: Option<String>,
-    /// Only calls of clients that call themselves this
-    #[arg(long, value_name = "NAME")]
-    pub client: Option<String>,
-    /// Only calls with this profile
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-    /// Only this outcome: ok, tool_error, cancelled, breaker_open, invalid_arguments, ...
-    #[arg(long, value_name = "KIND")]
-    pub outcome: Option<String>,
-    /// Only the call with this trace id
-    #[arg(long, value_name = "ID")]
-    pub trace: Option<String>,
-    /// Only calls of the last so long: 90s, 15m, 2h, 7d
-    #[arg(long, value_name = "SPAN")]
-    pub since: Option<Since>,
-    /// How many of the newest rows
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub lines: u32,
-    /// Go on with new rows until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `events`.
-#[derive(Debug, Args)]
-pub struct EventsArgs {
-    /// Only events of this conversation
-    #[arg(long, value_name = "KEY")]
-    pub session: Option<String>,
-    /// Only this kind: message, conversation_rewritten, approval_requested, approval_resolved; may be given more than once
-    #[arg(long, value_name = "KIND")]
-    pub kind: Vec<String>,
-    /// Everything after this cursor (0: from the oldest kept) instead of the newest
-    #[arg(long, value_name = "CURSOR", conflicts_with = "lines")]
-    pub since: Option<u64>,
-    /// How many of the newest events
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub lines: u32,
-    /// Go on with new events until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `stats`.
-#[derive(Debug, Args)]
-pub struct StatsArgs {
-    /// Only this server
-    #[arg(value_name = "NAME")]
-    pub server: Option<String>,
 }
 
 /// Options of `pins`.
@@ -357,11 +228,23 @@ pub struct McpArgs {
 /// The `mcp` verbs.
 #[derive(Debug, Subcommand)]
 pub enum McpAction {
-    /// List all servers
+    /// Add a server: connects to it, shows its tools, writes it into config.yaml
+    Add(Box<AddArgs>),
+    /// Remove a server from config.yaml, and its login
+    #[command(alias = "rm")]
+    Remove(RemoveArgs),
+    /// List all servers; without a running hermesd, what config.yaml says
     #[command(alias = "ls")]
     List,
     /// Connect to a server, also a disabled one, and report each step
     Test(ServerName),
+    /// Choose which tools of a server clients see
+    #[command(alias = "config")]
+    Configure(ConfigureArgs),
+    /// Have a server run again
+    Enable(ServerName),
+    /// Keep a server in config.yaml, but do not run it
+    Disable(ServerName),
     /// Log in at a server with `auth: oauth`, in a browser here or anywhere
     Login(LoginArgs),
     /// End the login at a server: revoked there where that is possible, removed here
@@ -466,15 +349,56 @@ pub struct ServiceArgs {
     pub action: ServiceAction,
 }
 
-/// What can be done with service files.
+/// What can be done with the service.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum ServiceAction {
+    /// Write the files of the service, start hermesd now and at each login; may be repeated
+    Install(ServiceChange),
+    /// Stop hermesd and remove the files of the service; data and configuration stay
+    Uninstall(ServiceChange),
+    /// Say whether the service is installed, runs and starts at login; exit code 1 if not
+    Status(ServiceLook),
+    /// Show what the service manager recorded of it (the daemon's own log: `hermesctl logs`)
+    Logs(ServiceLogs),
     /// Print the files with the path of this installation, and where they belong
     Print {
         /// For which service manager
         #[arg(value_enum)]
         system: ServiceManager,
     },
+}
+
+/// Options of `service install` and `service uninstall`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceChange {
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// For another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
+}
+
+/// Options of `service status`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceLook {
+    /// Of another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
+}
+
+/// Options of `service logs`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceLogs {
+    /// How many of the last lines
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
+    pub lines: u32,
+    /// Go on with new lines until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Of another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
 }
 
 /// A service manager.
@@ -484,6 +408,13 @@ pub enum ServiceManager {
     Systemd,
     /// A launch agent (macOS)
     Launchd,
+}
+
+impl ServiceManager {
+    /// The one that this system starts a user's programs with.
+    pub fn of_this_system() -> Self {
+        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
+    }
 }
 
 /// Options of `demo`.

@@ -6,7 +6,9 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_calls;
 pub mod cli_clients;
+pub mod cli_mcp;
 pub mod client;
 pub mod clients;
 pub mod commands;

@@ -12,6 +12,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod entries;
 pub(crate) mod events;
 mod export;
 mod import;
@@ -126,7 +127,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Doctor => doctor::run(cx).await,
         Verb::Daemon(args) => daemon::run(cx, args.action).await,
         Verb::Config(args) => config::run(cx, args.action),
-        Verb::Service(args) => service::run(cx, args.action),
+        Verb::Service(args) => service::run(cx, args.action).await,
         Verb::Completions { shell } => completions(shell),
         Verb::Demo(args) => demo::run(&args, cx.format),
     }

@@ -95,7 +95,7 @@ pub(super) enum Columns {
 /// All servers in these columns, or one line that says that there is none.
 pub(super) fn drawn(servers: &[pb::ServerStatus], columns: Columns, style: Style) -> String {
     if servers.is_empty() {
-        return "no servers: add them under mcp_servers in config.yaml\n".to_owned();
+        return "no servers: add one with `hermesctl mcp add`\n".to_owned();
     }
     let more: &[&'static str] = match columns {
         Columns::Usual => &[],
