@@ -7,6 +7,7 @@
 
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
@@ -61,6 +62,8 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
+mod service_install;
+mod service_manager;
 mod shim;
 mod single;
 mod soak;
