@@ -48,6 +48,7 @@ mod native_names;
 mod news_logs;
 mod news_resources;
 mod oauth;
+mod packaging;
 mod progress;
 mod relay;
 mod remote_http;
