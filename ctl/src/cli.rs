@@ -1,6 +1,7 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
+use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
 use crate::cli_service::ServiceArgs;
 use crate::commands::Since;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -127,6 +128,9 @@ pub struct ServerName {
 /// Options of `tools`.
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
+    /// Only tools in whose name, title or description all these words are
+    #[arg(value_name = "QUERY")]
+    pub query: Vec<String>,
     /// Only the tools of this server
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
@@ -137,11 +141,21 @@ pub struct ToolsArgs {
 
 /// Options of `call`.
 #[derive(Debug, Args)]
-#[command(override_usage = "hermesctl call SERVER TOOL [JSON]\n       hermesctl call EXPOSED_TOOL [JSON]")]
+#[command(
+    override_usage = "hermesctl call SERVER TOOL [ARGUMENT...]\n       hermesctl call EXPOSED_TOOL [ARGUMENT...]",
+    after_help = "Examples:\n  hermesctl call files read_file path=/tmp/x\n  hermesctl call files read_file '{\"path\": \"/tmp/x\"}'\n  hermesctl call shots take url=https://example.org full:=true --save ."
+)]
 pub struct CallArgs {
-    /// SERVER TOOL or EXPOSED_TOOL, then the arguments as a JSON object (`-` reads them from stdin)
-    #[arg(required = true, num_args = 1..=3, value_name = "WORD")]
+    /// SERVER TOOL or EXPOSED_TOOL, then arguments: a JSON object, `key=value` (read by the tool's
+    /// schema), `key=@FILE` (its text), `key:=JSON`, `@FILE` (a JSON object), or `-` (one from stdin)
+    #[arg(required = true, num_args = 1.., value_name = "WORD")]
     pub words: Vec<String>,
+    /// File with the arguments as a JSON object; words after it win
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Save images, sounds and binary resources of the result into this folder
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
     /// Longest time without progress, in seconds, instead of the server's own
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u32>,
@@ -325,11 +339,23 @@ pub struct McpArgs {
 /// The `mcp` verbs.
 #[derive(Debug, Subcommand)]
 pub enum McpAction {
-    /// List all servers
+    /// Add a server: connects to it, shows its tools, writes it into config.yaml
+    Add(Box<AddArgs>),
+    /// Remove a server from config.yaml, and its login
+    #[command(alias = "rm")]
+    Remove(RemoveArgs),
+    /// List all servers; without a running hermesd, what config.yaml says
     #[command(alias = "ls")]
     List,
     /// Connect to a server, also a disabled one, and report each step
     Test(ServerName),
+    /// Choose which tools of a server clients see
+    #[command(alias = "config")]
+    Configure(ConfigureArgs),
+    /// Have a server run again
+    Enable(ServerName),
+    /// Keep a server in config.yaml, but do not run it
+    Disable(ServerName),
     /// Log in at a server with `auth: oauth`, in a browser here or anywhere
     Login(LoginArgs),
     /// End the login at a server: revoked there where that is possible, removed here

@@ -5,8 +5,11 @@
 #![cfg(target_os = "linux")] // the census reads /proc
 #![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
 
+mod add;
+mod add_asked;
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
@@ -27,7 +30,9 @@ mod conversations_schemas;
 mod crowd;
 mod death;
 mod defects;
+mod doctor;
 mod elicitation;
+mod entries;
 mod events;
 mod fake_server;
 mod framing;
@@ -47,6 +52,7 @@ mod namespaces;
 mod native_names;
 mod news_logs;
 mod news_resources;
+mod nonces;
 mod oauth;
 mod packaging;
 mod progress;

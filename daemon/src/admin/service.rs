@@ -3,17 +3,18 @@
 use super::calls::{admin_identity, call_params};
 use super::consent;
 use super::convert::{self, Mask};
-use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
 use super::memory;
 use super::status;
+use super::trial;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
 use crate::conversations::watch::Watch;
 use crate::jsonrpc::reply::Reply;
+use crate::masking::Masking;
 use crate::names::{ProfileName, ServerName};
 use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
@@ -56,6 +57,10 @@ pub struct Inner {
     pub home: PathBuf,
     /// Where the sockets are.
     pub runtime_dir: PathBuf,
+    /// Files and folders.
+    pub paths: crate::paths::Paths,
+    /// Where environments of servers come from.
+    pub base: watch::Receiver<Arc<crate::server::base_env::BaseEnv>>,
     /// Start of the daemon.
     pub started: Instant,
     /// The configuration in force.
@@ -88,6 +93,8 @@ pub struct Inner {
     pub test: supervisor::Shared,
     /// Logins of remote servers.
     pub oauth: Oauth,
+    /// Takes over secrets of an entry that is tried.
+    pub masking: Masking,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -109,7 +116,7 @@ impl Inner {
     }
 
     /// What `profile` shows; empty is the default one.
-    fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
+    pub(super) fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
         let catalog = self.catalog.borrow();
         let name = ProfileName::new(if profile.is_empty() { "default" } else { profile });
         if catalog.has_profile(&name) {
@@ -308,20 +315,13 @@ impl Control for Admin {
     async fn test_server(&self, request: Request<pb::TestServerRequest>) -> Answer<pb::TestServerResponse> {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
-        let config = self.inner.config.borrow().clone();
-        let server = match config.servers.get(request.server.as_str()) {
-            Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
-            Some(ServerEntry::Refused { .. }) | None => {
-                return Err(self
-                    .inner
-                    .handle(&request.server)
-                    .err()
-                    .unwrap_or_else(|| Status::not_found("gone")));
-            }
-        };
-        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
-        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
-        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
+        Ok(Response::new(trial::configured(&self.inner, &request.server).await?))
+    }
+
+    async fn try_server(&self, request: Request<pb::TryServerRequest>) -> Answer<pb::TestServerResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        let pid = peer_pid(&request);
+        Ok(Response::new(trial::unsaved(&self.inner, request.into_inner(), pid).await?))
     }
 
     async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
@@ -362,7 +362,7 @@ impl Control for Admin {
 
     async fn doctor(&self, request: Request<pb::DoctorRequest>) -> Answer<pb::DoctorResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        let findings = diagnose::doctor(&self.inner);
+        let findings = super::doctor::doctor(&self.inner).await;
         Ok(Response::new(pb::DoctorResponse { findings }))
     }
 
@@ -416,8 +416,7 @@ impl Control for Admin {
         request: Request<pb::RespondApprovalRequest>,
     ) -> Answer<pb::RespondApprovalResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-        let pid = caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        let pid = peer_pid(&request);
         Ok(Response::new(consent::respond(&self.inner, request.get_ref(), pid).await?))
     }
 
@@ -455,4 +454,10 @@ impl Control for Admin {
         self.inner.shutdown.cancel();
         Ok(Response::new(pb::ShutdownResponse {}))
     }
+}
+
+/// The process at the other end, where the system says.
+fn peer_pid<T>(request: &Request<T>) -> Option<u32> {
+    let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+    caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok())
 }
