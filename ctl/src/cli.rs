@@ -3,6 +3,7 @@
 pub use crate::cli_calls::{AuditArgs, BenchArgs, CallArgs, EventsArgs, LogsArgs, StatsArgs, ToolsArgs};
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
 use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
+use crate::cli_service::ServiceArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -79,6 +80,12 @@ pub enum Verb {
     Completions {
         /// Which shell
         shell: Shell,
+    },
+    /// Write the man pages of all commands into a folder (for packages)
+    #[command(hide = true)]
+    Man {
+        /// The folder; made if it is not there
+        dir: PathBuf,
     },
     /// Show everything at work: a private daemon, sample data, real calls; leaves nothing behind
     Demo(DemoArgs),
@@ -339,82 +346,6 @@ pub struct ConfigArgs {
 pub enum ConfigAction {
     /// Report all errors and warnings of config.yaml; needs no running daemon
     Check,
-}
-
-/// Options of `service`.
-#[derive(Debug, Args)]
-pub struct ServiceArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: ServiceAction,
-}
-
-/// What can be done with the service.
-#[derive(Debug, Clone, Copy, Subcommand)]
-pub enum ServiceAction {
-    /// Write the files of the service, start hermesd now and at each login; may be repeated
-    Install(ServiceChange),
-    /// Stop hermesd and remove the files of the service; data and configuration stay
-    Uninstall(ServiceChange),
-    /// Say whether the service is installed, runs and starts at login; exit code 1 if not
-    Status(ServiceLook),
-    /// Show what the service manager recorded of it (the daemon's own log: `hermesctl logs`)
-    Logs(ServiceLogs),
-    /// Print the files with the path of this installation, and where they belong
-    Print {
-        /// For which service manager
-        #[arg(value_enum)]
-        system: ServiceManager,
-    },
-}
-
-/// Options of `service install` and `service uninstall`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceChange {
-    /// Only say what would be done
-    #[arg(long)]
-    pub dry_run: bool,
-    /// For another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// Options of `service status`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceLook {
-    /// Of another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// Options of `service logs`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceLogs {
-    /// How many of the last lines
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
-    pub lines: u32,
-    /// Go on with new lines until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-    /// Of another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// A service manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ServiceManager {
-    /// systemd user units (Linux)
-    Systemd,
-    /// A launch agent (macOS)
-    Launchd,
-}
-
-impl ServiceManager {
-    /// The one that this system starts a user's programs with.
-    pub fn of_this_system() -> Self {
-        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
-    }
 }
 
 /// Options of `demo`.

@@ -55,7 +55,7 @@ use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
 use crate::watchdog;
 use anyhow::Context;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use hermes_proto::endpoint::{Endpoint, Home};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -93,6 +93,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Man { dir }) = &cli.command {
+        return man(dir);
+    }
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
     match cli.command {
         Some(Command::Config { command: ConfigCommand::Check { json } }) => {
@@ -100,7 +103,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Doctor) => Ok(crate::check::doctor(&home)?),
         Some(Command::Exec { server }) => Err(crate::check::exec(&home, &server)),
-        Some(Command::Run) | None => {
+        Some(Command::Run | Command::Man { .. }) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;
             // Blocking work that is stuck in the system must not keep the process.
@@ -108,6 +111,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(code)
         }
     }
+}
+
+/// For packages; needs no home.
+fn man(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCode> {

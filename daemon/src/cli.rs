@@ -24,6 +24,12 @@ pub struct Cli {
 pub enum Command {
     /// Run in the foreground (the default). SIGTERM or SIGINT end it in order, SIGHUP reloads.
     Run,
+    /// Write the man page into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder; made if it is not there.
+        dir: PathBuf,
+    },
     /// Look at the configuration without a daemon.
     Config {
         /// What to do with it.

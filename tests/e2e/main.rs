@@ -54,6 +54,7 @@ mod news_logs;
 mod news_resources;
 mod nonces;
 mod oauth;
+mod packaging;
 mod progress;
 mod relay;
 mod remote_http;

@@ -91,6 +91,7 @@ pub fn run(cli: Cli) -> Result<Done, Failure> {
     // These need neither a home nor a daemon.
     match &cli.verb {
         Verb::Completions { shell } => return completions(*shell),
+        Verb::Man { dir } => return man(dir),
         Verb::Demo(args) => return demo::run(args, format),
         _ => {}
     }
@@ -129,6 +130,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Config(args) => config::run(cx, args.action),
         Verb::Service(args) => service::run(cx, args.action).await,
         Verb::Completions { shell } => completions(shell),
+        Verb::Man { dir } => man(&dir),
         Verb::Demo(args) => demo::run(&args, cx.format),
     }
 }
@@ -141,6 +143,12 @@ async fn top(cx: &Context) -> Result<Done, Failure> {
             Ok(Done::Well)
         }
     }
+}
+
+fn man(dir: &std::path::Path) -> Result<Done, Failure> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)?;
+    Ok(Done::Well)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<Done, Failure> {

@@ -17,6 +17,7 @@ pub mod interpolate;
 pub mod messaging;
 mod oauth_entry;
 mod reader;
+pub mod reference;
 mod remote;
 mod render;
 mod server_entry;
@@ -62,6 +63,9 @@ pub struct Config {
     pub platforms: bool,
     /// What messages are sent with: `platforms:`, gateway.json and the environment.
     pub messaging: Arc<messaging::Messaging>,
+    /// Every key that the reader asked for, written or not.
+    #[cfg(test)]
+    pub(crate) asked: std::collections::BTreeSet<String>,
 }
 
 /// What one entry came to.
