@@ -11,6 +11,7 @@ use crate::jsonrpc::splice::ObjectWriter;
 use crate::policy::limits::LimitError;
 use crate::server::breaker::Open;
 use crate::server::handle::NotReady;
+use crate::server::instances::InstancesFull;
 use crate::server::slots::SlotError;
 use crate::server::wire::{Delivery, WireError};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ pub enum CallError {
     /// The server is no longer configured.
     #[error("the server was removed from the configuration")]
     Removed,
+    /// Every instance that could serve the caller serves another one.
+    #[error("{0}")]
+    Instances(#[from] InstancesFull),
     /// Its texts changed and wait for a person's approval.
     #[error("withheld: {0}")]
     Withheld(Arc<str>),
@@ -106,7 +110,7 @@ impl CallError {
             Self::Limit(error) => error.kind(),
             Self::InvalidArguments(_) => "invalid_arguments",
             Self::Approval(error) => error.kind(),
-            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
+            Self::Instances(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
             Self::NotReady(not_ready) if not_ready.needs_auth() => "needs_auth",
             Self::NotReady(_) => "not_ready",
             Self::InputRequired { .. } => "input_required",
@@ -127,6 +131,7 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             Self::Removed
+            | Self::Instances(_)
             | Self::Withheld(_)
             | Self::BreakerOpen(_)
             | Self::Limit(_)
@@ -154,7 +159,9 @@ impl CallError {
             Self::BreakerOpen(open) => Some(open.retry_in),
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
-            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
+            Self::Instances(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
+                Some(Duration::from_secs(1))
+            }
             Self::Wire(WireError::Http(refusal)) => refusal.retry_after,
             Self::Removed
             | Self::Withheld(_)
@@ -202,6 +209,9 @@ impl CallError {
             Self::Approval(error) => format!(
                 "This tool of MCP server '{server}' needs a person's approval. Not executed: {error}."
             ),
+            Self::Instances(error) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
+            }
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }

@@ -17,6 +17,7 @@ pub mod follow;
 mod lapse;
 pub mod peer;
 pub mod permissions;
+mod placement;
 mod question;
 mod record;
 pub mod result;
@@ -214,6 +215,8 @@ where
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
     let handle = path.around.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
+    // Before anything that an instance has of its own: its breaker, its slots, its process.
+    let handle = path.instance(caller, &handle).await?;
     let config = handle.config();
     let idle = call.timeout.unwrap_or(config.timeout);
     // Looked at first and taken last: an open breaker must cost neither quota nor a place in a queue.
@@ -375,6 +378,7 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         )) => Outcome::Neutral,
         Err(
             CallError::Removed
+            | CallError::Instances(_)
             | CallError::Withheld(_)
             | CallError::BreakerOpen(_)
             | CallError::Limit(_)

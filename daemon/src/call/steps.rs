@@ -8,6 +8,7 @@ use super::answer::LARGE;
 use super::approval::{ApprovalError, Desk};
 use super::calendar::Calendar;
 use super::error::CallError;
+use super::placement::Placement;
 use super::record::Meter;
 use super::route::Upstream;
 use super::validate::{Validator, Validators};
@@ -74,6 +75,7 @@ pub struct CallPath {
     builtin: ServerName,
     pub(super) desk: Desk,
     pub(super) own_news: Followers,
+    pub(super) placement: Placement,
 }
 
 impl CallPath {
@@ -89,6 +91,7 @@ impl CallPath {
             builtin: ServerName::new("hermes"),
             desk: Desk::default(),
             own_news: Followers::builtin(),
+            placement: Placement::default(),
         }
     }
 
@@ -116,6 +119,7 @@ impl CallPath {
             self.desk.forget(client);
         }
         self.stop_following(client);
+        self.release(client);
     }
 
     /// Drops what is kept for servers that are not in `configured`.

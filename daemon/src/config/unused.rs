@@ -1,6 +1,6 @@
 //! Keys that are read and checked but not carried out by this version.
 //!
-//! Pure. Silence would be a lie: whoever writes `sharing: per_client` wants clients kept apart.
+//! Pure. Silence would be a lie: whoever writes `sharing: exclusive` wants clients to take turns.
 
 use super::{Config, Finding, ServerEntry, Severity, Sharing};
 
@@ -18,15 +18,10 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let mut out = Vec::new();
     for (name, entry) in &config.servers {
         let (ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) = entry else { continue };
-        let key = |key: &str| format!("mcp_servers.{name}.{key}");
-        if server.sharing != Sharing::Shared {
-            let message = "is not carried out by this version: all clients share one process";
-            out.push(warn(
-                Some(name.clone()),
-                key("sharing"),
-                message,
-                "do not rely on it to keep clients apart",
-            ));
+        if server.sharing == Sharing::Exclusive {
+            let message = "is not carried out by this version: clients do not take turns";
+            let hint = "do not rely on it to keep clients apart";
+            out.push(warn(Some(name.clone()), format!("mcp_servers.{name}.sharing"), message, hint));
         }
     }
     let sections = [
@@ -58,6 +53,9 @@ mod tests {
         config.servers.insert(name.clone(), ServerEntry::Enabled(Arc::new(server.clone())));
         assert_eq!(findings(&config), []);
         server.sharing = Sharing::PerClient;
+        config.servers.insert(name.clone(), ServerEntry::Enabled(Arc::new(server.clone())));
+        assert_eq!(findings(&config), []);
+        server.sharing = Sharing::Exclusive;
         config.servers.insert(name, ServerEntry::Enabled(Arc::new(server)));
         assert_eq!(findings(&config)[0].key, "mcp_servers.s.sharing");
     }

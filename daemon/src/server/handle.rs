@@ -4,13 +4,15 @@
 //! outlives generations, and breaker and slots live here for the same reason.
 
 use super::breaker::Breaker;
+use super::instances::{Extras, Instances};
 use super::lifecycle::{Drain, Failure, FailureKind, Phase, StopReason};
 use super::listing::Listing;
 use super::news::followers::Followers;
 use super::slots::Slots;
 use super::status::ServerStatus;
+use super::wire::questions::Front;
 use super::wire::{Fact, WireHandle};
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Sharing};
 use crate::names::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,6 +140,8 @@ pub struct ServerHandle {
     pub(crate) breaker: Breaker,
     pub(crate) slots: Slots,
     pub(crate) followers: Followers,
+    pub(crate) front: Front,
+    pub(crate) extras: Extras,
 }
 
 impl ServerHandle {
@@ -174,6 +178,30 @@ impl ServerHandle {
     /// The clients that follow its resources and log lines.
     pub fn followers(&self) -> &Followers {
         &self.followers
+    }
+
+    /// Whom the instance serves alone.
+    pub fn front(&self) -> &Front {
+        &self.front
+    }
+
+    /// This instance, as the first one, and all others of the server.
+    pub fn instances(&self) -> Instances {
+        Instances::of(self)
+    }
+
+    /// Who shares the server: as configured, or one instance for each client once it was seen to ask them
+    /// things.
+    pub fn sharing(&self) -> Sharing {
+        match self.config.borrow().sharing {
+            Sharing::Shared if self.asks().is_some() => Sharing::PerClient,
+            sharing => sharing,
+        }
+    }
+
+    /// What the server was seen to ask of clients.
+    pub fn asks(&self) -> Option<String> {
+        self.extras.shared().habits.asks(&self.name)
     }
 
     /// Everything the server says on its own from now on; a slow reader loses the oldest.

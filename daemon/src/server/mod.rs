@@ -26,6 +26,7 @@ pub mod places;
 mod problem;
 pub(crate) mod refresh;
 pub mod remote;
+pub mod shared;
 pub mod shell_query;
 pub mod slots;
 pub mod spawn;

@@ -438,7 +438,7 @@ impl Session {
     }
 
     /// This client, for a call or a question.
-    fn caller(&self) -> Caller {
+    pub(super) fn caller(&self) -> Caller {
         let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
         Caller {
             client: self.facts.id,
@@ -471,8 +471,11 @@ impl Session {
     }
 
     fn notification(&mut self, method: &str, params: Option<&RawValue>) {
-        if method != "notifications/cancelled" {
-            return; // initialized, roots/list_changed and unknown ones change nothing here
+        match method {
+            "notifications/cancelled" => {}
+            "notifications/roots/list_changed" => return self.shared.calls.roots_changed(self.facts.id),
+            // `initialized` and unknown ones change nothing here.
+            _ => return,
         }
         let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
         let Some(key) = members.get("requestId").and_then(|raw| IdKey::parse(raw).ok()) else {
