@@ -37,6 +37,8 @@ mod life_health;
 mod life_modes;
 mod life_reload;
 mod life_start;
+mod listener;
+mod listener_gate;
 mod listing;
 mod names;
 mod namespaces;
@@ -57,6 +59,7 @@ mod service;
 mod shim;
 mod single;
 mod soak;
+mod top;
 mod traces;
 mod traces_receiver;
 

@@ -56,7 +56,7 @@ fn rig(timeout: Duration) -> Rig {
         store,
     });
     let identity = store::Caller {
-        uid: None,
+        uid: Some(1000),
         pid: None,
         executable: None,
         profile: ProfileName::new("default"),

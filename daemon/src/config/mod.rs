@@ -397,10 +397,21 @@ pub struct SamplingProviderConfig {
 /// `hermesd.http`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpListenConfig {
-    /// `host:port`, loopback unless a person insists.
+    /// `host:port`, loopback only.
     pub listen: String,
-    /// Bearer token clients must show.
-    pub token: Option<Secret>,
+    /// What clients must show.
+    pub tokens: ListenTokens,
+}
+
+/// `hermesd.http.token`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ListenTokens {
+    /// One that hermesd makes and keeps in a file of its own; profile `default`.
+    Generated,
+    /// None: whoever reaches the port is served, with profile `default`.
+    Open,
+    /// These, each for its profile. Never empty, no token twice.
+    Given(BTreeMap<ProfileName, Secret>),
 }
 
 /// `hermesd.otlp`.

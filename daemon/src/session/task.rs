@@ -257,7 +257,6 @@ impl Session {
         }
         self.asks.end();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
-        self.shared.clients.leave(self.facts.id);
         ended
     }
 
