@@ -56,6 +56,7 @@ mod remote_tls;
 mod schema;
 mod sending;
 mod service;
+mod sharing;
 mod shim;
 mod single;
 mod soak;

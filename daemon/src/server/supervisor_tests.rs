@@ -261,15 +261,7 @@ fn rig(script: Script, config: ServerConfig, known: Known) -> Rig {
             tokio::task::yield_now().await;
         }
     });
-    let shared = Shared {
-        launcher: Arc::new(FakeLauncher(fake.clone())),
-        places: Places::new(4),
-        tasks: TaskGroup::new(),
-        stop_budget: Duration::from_secs(5),
-        drain_limit: Duration::from_secs(30),
-        starts: Starts::Allowed,
-        roots: Arc::from("[]"),
-    };
+    let shared = Shared::new(Arc::new(FakeLauncher(fake.clone())), TaskGroup::new(), Starts::Allowed);
     let server = Supervisor::start(Arc::new(config), known, shared.clone());
     Rig { fake, server, shared }
 }
