@@ -13,6 +13,7 @@ use crate::server::breaker::Open;
 use crate::server::handle::NotReady;
 use crate::server::instances::InstancesFull;
 use crate::server::slots::SlotError;
+use crate::server::turns::TurnError;
 use crate::server::wire::{Delivery, WireError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub enum CallError {
     /// Every instance that could serve the caller serves another one.
     #[error("{0}")]
     Instances(#[from] InstancesFull),
+    /// Another client has the server.
+    #[error("{0}")]
+    Turn(#[from] TurnError),
     /// Its texts changed and wait for a person's approval.
     #[error("withheld: {0}")]
     Withheld(Arc<str>),
@@ -110,7 +114,9 @@ impl CallError {
             Self::Limit(error) => error.kind(),
             Self::InvalidArguments(_) => "invalid_arguments",
             Self::Approval(error) => error.kind(),
-            Self::Instances(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
+            Self::Instances(_) | Self::Turn(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
+                "busy"
+            }
             Self::NotReady(not_ready) if not_ready.needs_auth() => "needs_auth",
             Self::NotReady(_) => "not_ready",
             Self::InputRequired { .. } => "input_required",
@@ -131,6 +137,7 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             Self::Removed
+            | Self::Turn(_)
             | Self::Instances(_)
             | Self::Withheld(_)
             | Self::BreakerOpen(_)
@@ -159,7 +166,7 @@ impl CallError {
             Self::BreakerOpen(open) => Some(open.retry_in),
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
-            Self::Instances(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
+            Self::Instances(_) | Self::Turn(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
                 Some(Duration::from_secs(1))
             }
             Self::Wire(WireError::Http(refusal)) => refusal.retry_after,
@@ -211,6 +218,9 @@ impl CallError {
             ),
             Self::Instances(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
+            }
+            Self::Turn(error) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry when that is over.")
             }
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")

@@ -255,6 +255,8 @@ where
             return Ok(finish.apply(reply).await);
         }
     }
+    // Before a slot: those are for the calls of whoever has the turn.
+    let turn = path.turn(caller, &handle, idle).await?;
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let waits = record.span().child(Kind::Internal, || "wait for slot".into());
     let slot = handle.slots().acquire(caller.client, Instant::now() + idle).await;
@@ -263,7 +265,17 @@ where
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
     let progress = |params| progress(finish.progress(params));
-    let sending = Sending { path, caller, handle: &handle, tool, raw, upstream: &upstream, call, idle };
+    let sending = Sending {
+        path,
+        caller,
+        handle: &handle,
+        tool,
+        raw,
+        upstream: &upstream,
+        call,
+        idle,
+        turn: turn.as_ref(),
+    };
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
@@ -378,6 +390,7 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         )) => Outcome::Neutral,
         Err(
             CallError::Removed
+            | CallError::Turn(_)
             | CallError::Instances(_)
             | CallError::Withheld(_)
             | CallError::BreakerOpen(_)

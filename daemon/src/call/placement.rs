@@ -18,11 +18,14 @@ use crate::server::handle::ServerHandle;
 use crate::server::handshake::Offer;
 use crate::server::instances::{Found, Guest, InstanceKey};
 use crate::server::news::hearer::Hearer;
+use crate::server::turns::{Nesting, Taker, Turn, TurnError};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a client may take to say in which folder it works.
 const ROOTS: Duration = Duration::from_secs(10);
@@ -90,6 +93,40 @@ impl CallPath {
                 handle
             }
         })
+    }
+
+    /// The caller's turn at a server that serves one client at a time; `None`: it is no such server.
+    ///
+    /// # Errors
+    /// [`CallError::Turn`].
+    pub(super) async fn turn(
+        &self,
+        caller: &Caller,
+        handle: &ServerHandle,
+        idle: Duration,
+    ) -> Result<Option<Turn>, CallError> {
+        if handle.sharing() != Sharing::Exclusive {
+            return Ok(None);
+        }
+        let waits = handle.live().is_some_and(|wire| wire.stats().asking.load(Ordering::Relaxed) > 0);
+        let nesting = match (waits, handle.slots().usage().limit) {
+            (false, _) => Nesting::None,
+            (true, 1) => Nesting::Refused,
+            (true, _) => Nesting::Passes,
+        };
+        let label = match &caller.identity.name {
+            Some(name) => format!("client {} (`{name}`)", caller.client),
+            None => format!("client {}", caller.client),
+        };
+        let taker = Taker { client: caller.client, label, inbox: caller.inbox.clone() };
+        let turns = handle.turns();
+        let taken = turns.take(taker, nesting, Instant::now() + idle).await;
+        if matches!(taken, Err(TurnError::TimedOut { .. })) && turns.is_owed_only() {
+            // Nobody waits for what it still works on, if it does, and it may never say that it stopped.
+            tracing::warn!(server = %handle.name(), "restarted: calls that were given up kept others from their turn");
+            handle.restart_soon();
+        }
+        Ok(Some(taken?))
     }
 
     fn key(&self, client: ClientId, first: &ServerHandle) -> InstanceKey {

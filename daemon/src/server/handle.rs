@@ -10,6 +10,7 @@ use super::listing::Listing;
 use super::news::followers::Followers;
 use super::slots::Slots;
 use super::status::ServerStatus;
+use super::turns::Turns;
 use super::wire::questions::Front;
 use super::wire::{Fact, WireHandle};
 use crate::config::{ServerConfig, Sharing};
@@ -141,6 +142,7 @@ pub struct ServerHandle {
     pub(crate) slots: Slots,
     pub(crate) followers: Followers,
     pub(crate) front: Front,
+    pub(crate) turns: Turns,
     pub(crate) extras: Extras,
 }
 
@@ -183,6 +185,17 @@ impl ServerHandle {
     /// Whom the instance serves alone.
     pub fn front(&self) -> &Front {
         &self.front
+    }
+
+    /// The turns of its clients, where they take turns.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Has it restarted at once and does not wait; only a hint, lost when the queue is full.
+    pub fn restart_soon(&self) {
+        let (done, _) = oneshot::channel();
+        let _ = self.asks.try_send(Ask::Restart(Drain::Now, done));
     }
 
     /// This instance, as the first one, and all others of the server.

@@ -34,6 +34,7 @@ pub(crate) mod starting;
 pub mod status;
 pub mod supervisor;
 pub mod transport;
+pub mod turns;
 pub(crate) mod vitals;
 pub mod wire;
 

@@ -23,6 +23,7 @@ pub use super::shared::Shared;
 use super::slots::Slots;
 use super::starting::{self, IntroduceError, Introduced, Prepared};
 use super::status::{Exit, Reporter, ServerStatus};
+use super::turns::Turns;
 use super::wire::questions::Front;
 use super::wire::{EndReason, Fact, WireHandle};
 use crate::config::{ServerConfig, StartMode};
@@ -192,6 +193,7 @@ impl Supervisor {
             breaker: supervisor.breaker.clone(),
             slots: supervisor.slots.clone(),
             followers: supervisor.followers.clone(),
+            turns: Turns::new(supervisor.name.clone(), supervisor.front.clone()),
             front: supervisor.front.clone(),
             extras: Extras::new(supervisor.config.borrow().clone(), supervisor.shared.clone()),
         };
