@@ -25,6 +25,7 @@ use crate::occasions;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::ReloadTask;
+use crate::sampling::{self, Sampler};
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
 use crate::server::base_env::BaseEnv;
@@ -214,6 +215,12 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     first_catalog(&catalog).await;
     groups.inner.spawn_until_stop(events.clone().obey(config.clone()));
     let clients = Clients::default();
+    let sampling = Sampler::new(sampling::Around {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+    });
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
         config: config.clone(),
@@ -223,6 +230,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         store: store.clone(),
         metrics: metrics.clone(),
         stats: stats.clone(),
+        sampling,
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;

@@ -28,6 +28,7 @@ pub mod policy;
 pub mod process;
 pub mod redact;
 pub mod reload;
+pub mod sampling;
 pub mod secret;
 pub mod server;
 pub mod session;
@@ -37,3 +38,8 @@ pub mod store;
 pub mod tasks;
 pub mod telemetry;
 pub mod watchdog;
+
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+#[path = "../../tests/harness/chat_api.rs"]
+mod chat_api;

@@ -53,6 +53,7 @@ mod remote_modern;
 mod remote_origin;
 mod remote_sse;
 mod remote_tls;
+mod sampling;
 mod schema;
 mod sending;
 mod service;

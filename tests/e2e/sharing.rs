@@ -226,9 +226,55 @@ fn changed_roots_are_told_where_they_belong() {
     let w = with("per_client");
     let _daemon = w.start();
     let (mut one, mut two) = (able(&w), able(&w));
-    (pid(&mut one), pid(&mut two));
+    pid(&mut one);
+    pid(&mut two);
     const CHANGED: &str = "notifications/roots/list_changed";
     one.send(&json!({ "jsonrpc": "2.0", "method": CHANGED }));
     wait_for("its server hears it", SOON, || w.journal("w").received(CHANGED).len() == 1);
     assert!(holds_for(Duration::from_millis(300), || w.journal("w").received(CHANGED).len() == 1));
+}
+
+/// `exclusive`: while one client has calls at the server others wait, or are told who has it; the server asks
+/// whoever has the turn.
+#[test]
+fn clients_take_turns_at_an_exclusive_server() {
+    let w = world().server_with("w", Script::new(), &["sharing: exclusive", "timeout: 20"]);
+    let _daemon = w.start();
+    let (mut one, mut two) = (able(&w), able(&w));
+    let asking = ask(&mut one, "elicitation/create", &json!({ "message": "m" }));
+    let question = one.wait_method("elicitation/create");
+    let waits = two.begin_call("mcp_w_pid", &json!({}));
+    assert!(two.maybe_reply(&waits, Duration::from_millis(300)).is_none());
+    // A call of the client that the server waits for passes, or nothing would ever end.
+    let nested = pid(&mut one);
+    assert!(two.maybe_reply(&waits, Duration::from_millis(100)).is_none());
+    say(&mut one, &question, &json!({ "action": "accept" }));
+    assert_eq!(heard(&mut one, &asking)["result"]["action"], "accept");
+    assert_eq!(two.reply(&waits)["result"]["content"][0]["text"], nested);
+    assert!(two.arrived("elicitation/create").is_empty());
+}
+
+/// Who waits for its turn in vain is told who has it, also when that one has given its call up.
+#[test]
+fn who_waits_in_vain_for_its_turn_is_told_who_has_it() {
+    let w = world().server_with("w", Script::new(), &["sharing: exclusive", "timeout: 2"]);
+    let _daemon = w.start();
+    let (mut one, mut two) = (able(&w), able(&w));
+    let before = pid(&mut one);
+    let hangs = one.begin_call("mcp_w_hang", &json!({}));
+    wait_for("the call is at the server", SOON, || w.status("w")["in_flight"] == 1);
+    one.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": hangs } }),
+    );
+    // The server says nothing about the cancelled call, and may still work on it.
+    wait_for("the call was given up", SOON, || w.status("w")["in_flight"] == 0);
+    let refused = two.call("mcp_w_pid", &json!({}));
+    let text = refused["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("one client at a time") && text.contains("client 1 (`tester`)"), "{text}");
+    assert_eq!(refused["_meta"]["kind"], "busy");
+    // Given-up calls keep nobody out for ever.
+    wait_for("another process serves", SOON, || {
+        let result = two.call("mcp_w_pid", &json!({}));
+        result["isError"] != true && result["content"][0]["text"] != before.as_str()
+    });
 }

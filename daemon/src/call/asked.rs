@@ -14,6 +14,7 @@ use crate::config::ServerConfig;
 use crate::jsonrpc::depth;
 use crate::jsonrpc::reply::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::sampling::{self, ClientFailure};
 use crate::server::wire::questions::Question;
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -35,7 +36,7 @@ enum Asked {
 impl Asked {
     fn named(method: &str) -> Option<(Self, &'static str)> {
         match method {
-            "sampling/createMessage" => Some((Self::Sampling, "sampling/createMessage")),
+            sampling::METHOD => Some((Self::Sampling, sampling::METHOD)),
             "elicitation/create" => Some((Self::Elicitation, "elicitation/create")),
             "roots/list" => Some((Self::Roots, "roots/list")),
             _ => None,
@@ -76,33 +77,42 @@ pub async fn answer(
         Ok(params) => params,
         Err(reply) => return reply,
     };
-    let (reply, by) = match asked {
-        Asked::Sampling => sample(caller, server, method, &params).await,
-        Asked::Elicitation => (elicit(caller, method, &params).await, "client"),
-        Asked::Roots => (roots(caller, method, &params).await, "client"),
+    let reply = match asked {
+        // It says itself who answered, and what it cost.
+        Asked::Sampling => return sample(path, caller, server, &params).await,
+        Asked::Elicitation => elicit(caller, method, &params).await,
+        Asked::Roots => roots(caller, method, &params).await,
     };
     let outcome = match &reply {
         Reply::Result(_) => "answered",
         Reply::Error(_) => "declined",
     };
-    tracing::info!(server = %server.name, client = %caller.client, method, by, outcome, "the server asked its client");
+    tracing::info!(server = %server.name, client = %caller.client, method, outcome, "the server asked its client");
     reply
 }
 
-/// Sampling: by the caller's client.
-async fn sample(
-    caller: &Caller,
-    server: &ServerConfig,
-    method: &'static str,
-    params: &RawValue,
-) -> (Reply, &'static str) {
-    if !server.sampling.enabled {
-        let text = format!("sampling is off for the server `{}` (`sampling.enabled`)", server.name);
-        return (Reply::error(METHOD_NOT_FOUND, &text), "nobody");
-    }
+/// Sampling: by the caller's client or by the daemon's own provider, within the limits of the entry.
+async fn sample(path: &CallPath, caller: &Caller, server: &ServerConfig, params: &RawValue) -> Reply {
     let tools = Members::parse(params).is_ok_and(|members| members.get("tools").is_some());
     let feature = if tools { Feature::SamplingTools } else { Feature::Sampling };
-    (put(caller, feature, method, params, PERSON).await, "client")
+    let peer = caller.peer.as_ref().filter(|peer| peer.has(feature));
+    let client = peer.map(|peer| {
+        move |params: Box<RawValue>, limit: Duration| async move {
+            let asking = peer.ask(sampling::METHOD, &params, limit).map_err(unasked)?;
+            asking.await.map_err(unasked)
+        }
+    });
+    let caller = Some((caller.client, caller.identity.clone()));
+    let asked = sampling::Asked { server, caller, trace_id: "", params };
+    path.around.sampling.create_message(asked, client).await
+}
+
+fn unasked(error: AskError) -> ClientFailure {
+    match error {
+        AskError::Busy { .. } => ClientFailure::Busy,
+        AskError::TimedOut { .. } => ClientFailure::TimedOut,
+        AskError::Gone => ClientFailure::Gone,
+    }
 }
 
 /// Elicitation, in the mode that the server wants.

@@ -8,7 +8,7 @@ use super::error::CallError;
 use super::steps::CallPath;
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::{Origin, Tool, View};
-use crate::jsonrpc::log_level::LogLevel;
+use crate::jsonrpc::log_level::Verbosity;
 use crate::jsonrpc::reply::{METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::{ClientId, ServerName};
@@ -138,14 +138,14 @@ impl CallPath {
         }
     }
 
-    /// Has a client see the log lines of the servers that `view` shows, from `level` on.
-    pub fn listen(&self, client: ClientId, view: &View, level: LogLevel, hearer: &Arc<dyn Hearer>) {
-        self.placement.level(client, level);
+    /// Has a client see log lines of the servers that `view` shows.
+    pub fn listen(&self, client: ClientId, view: &View, wish: Verbosity, hearer: &Arc<dyn Hearer>) {
+        self.placement.listens(client, wish);
         for (name, first) in self.around.servers.borrow().iter() {
-            let level = Some(level).filter(|_| view.sees(name.as_str()));
+            let wish = Some(wish).filter(|_| view.sees(name.as_str()));
             // An instance that is made later hears of it then.
             if let Some(handle) = self.placed(client, first) {
-                handle.followers().listen(client, level, hearer);
+                handle.followers().listen(client, wish, hearer);
             }
         }
     }

@@ -10,7 +10,7 @@ use super::peer::Feature;
 use super::steps::{CallPath, lock};
 use crate::catalog::snapshot::View;
 use crate::config::Sharing;
-use crate::jsonrpc::log_level::LogLevel;
+use crate::jsonrpc::log_level::Verbosity;
 use crate::jsonrpc::reply::Reply;
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ClientId;
@@ -35,19 +35,19 @@ const ROOTS: Duration = Duration::from_secs(10);
 pub(super) struct Placement {
     /// The folder in which each client works; `None`: it has none to tell.
     roots: Mutex<HashMap<ClientId, Option<PathBuf>>>,
-    /// From which level on clients want log lines.
-    levels: Mutex<HashMap<ClientId, LogLevel>>,
+    /// Which log lines clients want.
+    wishes: Mutex<HashMap<ClientId, Verbosity>>,
 }
 
 impl Placement {
-    /// From now on the client wants log lines of this level.
-    pub(super) fn level(&self, client: ClientId, level: LogLevel) {
-        lock(&self.levels).insert(client, level);
+    /// From now on the client wants these log lines.
+    pub(super) fn listens(&self, client: ClientId, wish: Verbosity) {
+        lock(&self.wishes).insert(client, wish);
     }
 
     pub(super) fn forget(&self, client: ClientId) {
         lock(&self.roots).remove(&client);
-        lock(&self.levels).remove(&client);
+        lock(&self.wishes).remove(&client);
     }
 }
 
@@ -81,7 +81,7 @@ impl CallPath {
         let (key, guest) = match (self.key(caller.client, first), &caller.inbox) {
             (InstanceKey::Client(_), None) => (InstanceKey::Shared, None),
             (key @ InstanceKey::Client(_), Some(inbox)) => {
-                let offer = Offer::of(&offered(caller, first));
+                let offer = Offer::of(&self.offered(caller, first));
                 (key, Some(Guest { offer, inbox: inbox.clone() }))
             }
             (key @ (InstanceKey::Root(_) | InstanceKey::Shared), _) => (key, None),
@@ -152,11 +152,37 @@ impl CallPath {
         view: &View,
         hearer: Option<&Arc<dyn Hearer>>,
     ) {
-        let level = lock(&self.placement.levels).get(&client).copied();
-        if let (Some(level), Some(hearer)) = (level, hearer) {
-            let level = Some(level).filter(|_| view.sees(handle.name().as_str()));
-            handle.followers().listen(client, level, hearer);
+        let wish = lock(&self.placement.wishes).get(&client).copied();
+        if let (Some(wish), Some(hearer)) = (wish, hearer) {
+            let wish = Some(wish).filter(|_| view.sees(handle.name().as_str()));
+            handle.followers().listen(client, wish, hearer);
         }
+    }
+
+    /// What a server is told that it can ask, where its instance serves one client: what that client
+    /// said, and sampling also where hermesd has a model itself.
+    fn offered(&self, caller: &Caller, server: &ServerHandle) -> Box<RawValue> {
+        let has = |feature| caller.peer.as_ref().is_some_and(|peer| peer.has(feature));
+        let mut all = ObjectWriter::default();
+        if has(Feature::Roots) {
+            all.member("roots", if has(Feature::RootsNews) { r#"{"listChanged":true}"# } else { "{}" });
+        }
+        let config = server.config();
+        let own = self.around.sampling.can_answer(&config);
+        if own || (has(Feature::Sampling) && config.sampling.enabled) {
+            all.member("sampling", if own || has(Feature::SamplingTools) { r#"{"tools":{}}"# } else { "{}" });
+        }
+        let modes = match (has(Feature::Form), has(Feature::Url)) {
+            (true, true) => Some(r#"{"form":{},"url":{}}"#),
+            // An empty object means the same, and is all that revision 2025-06-18 knows.
+            (true, false) => Some("{}"),
+            (false, true) => Some(r#"{"url":{}}"#),
+            (false, false) => None,
+        };
+        if let Some(modes) = modes {
+            all.member("elicitation", modes);
+        }
+        all.finish()
     }
 
     /// The client works elsewhere now: instances that serve it alone hear so, and the next call of a server
@@ -179,29 +205,6 @@ impl CallPath {
             first.instances().release(&InstanceKey::Client(client));
         }
     }
-}
-
-/// What a server is told that it can ask, where its instance serves one client: what that client said.
-fn offered(caller: &Caller, server: &ServerHandle) -> Box<RawValue> {
-    let has = |feature| caller.peer.as_ref().is_some_and(|peer| peer.has(feature));
-    let mut all = ObjectWriter::default();
-    if has(Feature::Roots) {
-        all.member("roots", if has(Feature::RootsNews) { r#"{"listChanged":true}"# } else { "{}" });
-    }
-    if has(Feature::Sampling) && server.config().sampling.enabled {
-        all.member("sampling", if has(Feature::SamplingTools) { r#"{"tools":{}}"# } else { "{}" });
-    }
-    let modes = match (has(Feature::Form), has(Feature::Url)) {
-        (true, true) => Some(r#"{"form":{},"url":{}}"#),
-        // An empty object means the same, and is all that revision 2025-06-18 knows.
-        (true, false) => Some("{}"),
-        (false, true) => Some(r#"{"url":{}}"#),
-        (false, false) => None,
-    };
-    if let Some(modes) = modes {
-        all.member("elicitation", modes);
-    }
-    all.finish()
 }
 
 /// The first folder that the client names; `None`: it has none to tell.

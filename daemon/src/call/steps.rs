@@ -19,6 +19,7 @@ use crate::conversations::Conversations;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
 use crate::policy::limits::{Ask, Limits};
 use crate::redact::Redactor;
+use crate::sampling::Sampler;
 use crate::server::Servers;
 use crate::server::handle::ServerHandle;
 use crate::server::news::followers::Followers;
@@ -58,6 +59,8 @@ pub struct Surroundings {
     pub metrics: Metrics,
     /// Counts for `stats`.
     pub stats: Stats,
+    /// Answers servers that want a model.
+    pub sampling: Sampler,
     /// The daemon ends: nobody shall wait for an event any more.
     pub stopping: CancellationToken,
 }
@@ -131,6 +134,7 @@ impl CallPath {
             meters.retain(|name, _| !gone.contains(name));
             gone
         };
+        self.around.sampling.keep_servers(|server| configured.contains_key(server));
         lock(&self.validators).retain(|server, _| configured.contains_key(server));
         lock(&self.unchecked).retain(|server, _| configured.contains_key(server));
         for server in gone {

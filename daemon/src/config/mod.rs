@@ -189,6 +189,18 @@ pub struct SamplingConfig {
     pub allowed_models: Vec<String>,
     /// Level of the log line for each request. Default info.
     pub log_level: SamplingLogLevel,
+    /// Who answers where both could. Default the client.
+    pub prefer: SamplingPreference,
+}
+
+/// `sampling.prefer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SamplingPreference {
+    /// The client whose call caused the request: its user sees it.
+    #[default]
+    Client,
+    /// `hermesd.sampling_provider`.
+    Provider,
 }
 
 /// `sampling.log_level`.

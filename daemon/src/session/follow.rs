@@ -10,6 +10,8 @@ use super::subscriptions::{Agreed, Begin, MAX, Subscriptions};
 use super::task::Session;
 use crate::call::CallPath;
 use crate::call::follow::Source;
+use crate::jsonrpc::era;
+use crate::jsonrpc::log_level::Verbosity;
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter, push_string};
 use crate::server::news::hearer::{Hearer, LogLine};
@@ -155,10 +157,12 @@ impl Session {
         self.listen();
     }
 
-    /// Tells the servers in view from which level on this client wants log lines.
+    /// Tells the servers in view which log lines this client wants.
     pub(super) fn listen(&self) {
-        if let (Some(level), Some(_)) = (self.state.log_level, self.state.revision) {
-            self.shared.calls.listen(self.facts.id, &self.view, level, &self.ears);
+        // From 2026-07-28 on a request that names no level gets no log lines.
+        if self.state.revision.and_then(era::known).is_some() {
+            let wish = self.state.log_level.map_or(Verbosity::OwnCalls, Verbosity::From);
+            self.shared.calls.listen(self.facts.id, &self.view, wish, &self.ears);
         }
     }
 }
