@@ -115,9 +115,9 @@ fn a_server_with_one_process_a_client_asks_its_own_client() {
         assert!(two.arrived(method).is_empty());
     }
     // What a client says no to is its server's to read.
-    let call = ask(&mut one, "sampling/createMessage", &json!({ "messages": [] }));
-    let question = one.wait_method("sampling/createMessage");
-    let refusal = json!({ "code": -1, "message": "User rejected sampling request" });
+    let call = ask(&mut one, "elicitation/create", &json!({ "message": "m" }));
+    let question = one.wait_method("elicitation/create");
+    let refusal = json!({ "code": -1, "message": "no dialogs today" });
     one.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal }));
     assert_eq!(heard(&mut one, &call)["error"], refusal);
 }
@@ -132,13 +132,17 @@ fn what_a_client_cannot_do_is_not_declared_and_declined_at_once() {
     let declared: Vec<Value> = w.journal("w").received("initialize");
     let declared: Vec<&Value> = declared.iter().map(|message| &message["params"]["capabilities"]).collect();
     assert_eq!(declared.last(), Some(&&json!({ "elicitation": {} })), "{declared:?}");
-    for (method, params) in [
-        ("sampling/createMessage", json!({ "messages": [] })),
-        ("elicitation/create", json!({ "mode": "url", "message": "m", "url": "https://h/" })),
+    for (method, params, why) in [
+        ("sampling/createMessage", json!({ "messages": [] }), "offers no sampling"),
+        (
+            "elicitation/create",
+            json!({ "mode": "url", "message": "m", "url": "https://h/" }),
+            "does not support",
+        ),
     ] {
         let call = ask(&mut plain, method, &params);
         let error = heard(&mut plain, &call)["error"].clone();
-        assert!(error["message"].as_str().unwrap().contains("does not support"), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
         assert!(plain.arrived(method).is_empty());
     }
     let call = ask(&mut plain, "roots/list", &json!({}));
