@@ -7,6 +7,7 @@
 
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
@@ -17,6 +18,8 @@ mod chain_pin_kinds;
 mod chain_pins;
 mod chain_steps;
 mod child;
+mod clients;
+mod clients_import;
 mod config;
 mod conversations;
 mod conversations_foreign;
@@ -25,6 +28,7 @@ mod conversations_schemas;
 mod crowd;
 mod death;
 mod defects;
+mod doctor;
 mod elicitation;
 mod events;
 mod fake_server;
@@ -45,6 +49,7 @@ mod namespaces;
 mod native_names;
 mod news_logs;
 mod news_resources;
+mod nonces;
 mod oauth;
 mod progress;
 mod relay;
@@ -57,7 +62,12 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
+<<<<<<< HEAD
 mod sharing;
+=======
+mod service_install;
+mod service_manager;
+>>>>>>> main
 mod shim;
 mod single;
 mod soak;

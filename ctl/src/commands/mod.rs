@@ -3,6 +3,8 @@
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
 mod approvals;
+mod arguments;
+mod ask;
 mod audit;
 mod breaker;
 mod call;
@@ -10,11 +12,15 @@ mod config;
 mod daemon;
 mod doctor;
 pub(crate) mod events;
+mod export;
+mod import;
 mod login;
 mod logs;
 mod mcp;
 mod pins;
+mod register;
 mod reload;
+mod save;
 pub(crate) mod servers;
 mod service;
 mod stats;
@@ -118,7 +124,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Doctor => doctor::run(cx).await,
         Verb::Daemon(args) => daemon::run(cx, args.action).await,
         Verb::Config(args) => config::run(cx, args.action),
-        Verb::Service(args) => service::run(cx, args.action),
+        Verb::Service(args) => service::run(cx, args.action).await,
         Verb::Completions { shell } => completions(shell),
         Verb::Demo(args) => demo::run(&args, cx.format),
     }
