@@ -62,12 +62,9 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
-<<<<<<< HEAD
-mod sharing;
-=======
 mod service_install;
 mod service_manager;
->>>>>>> main
+mod sharing;
 mod shim;
 mod single;
 mod soak;
