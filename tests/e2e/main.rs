@@ -68,6 +68,7 @@ mod sending;
 mod service;
 mod service_install;
 mod service_manager;
+mod sharing;
 mod shim;
 mod single;
 mod soak;

@@ -21,6 +21,7 @@ pub mod reference;
 mod remote;
 mod render;
 mod server_entry;
+mod sharing_defaults;
 mod stdio_entry;
 #[cfg(test)]
 mod testing;
