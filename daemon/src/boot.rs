@@ -148,10 +148,11 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
     let (oauth, logged_in) = oauth(&home, masking.clone(), base.clone(), groups.inner.child());
+    let learned = Arc::new(Learned::load(store.clone(), groups.inner.clone()).await);
     let remote = RemoteLauncher {
         base: base.clone(),
         logins: Arc::new(oauth.clone()),
-        memory: Arc::new(Learned::load(store.clone(), groups.inner.clone()).await),
+        memory: learned.clone(),
         logs: logs.clone(),
     };
     let stdio = StdioLauncher {
@@ -167,8 +168,10 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers =
-        supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
+    let servers = supervisor::Shared {
+        habits: learned,
+        ..supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts)
+    };
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),

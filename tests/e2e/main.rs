@@ -60,6 +60,7 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
+mod sharing;
 mod shim;
 mod single;
 mod soak;

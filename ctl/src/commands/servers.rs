@@ -124,6 +124,13 @@ fn page(cx: &Context, shown: &pb::ShowServerResponse) -> String {
     out
 }
 
+/// A further process of the server: whom it serves, and where it stands.
+fn instance_line(instance: &pb::InstanceStatus) -> String {
+    let phase = json::phase_word(instance.phase).replace('_', " ");
+    let pid = instance.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
+    format!("for {}: {phase}{pid}, {} in flight", instance.serves, instance.in_flight)
+}
+
 fn facts(out: &mut String, server: &pb::ServerStatus) {
     let mut fact = |name: &str, value: String| put(out, name, &value);
     fact("transport", server.transport.clone());
@@ -133,6 +140,12 @@ fn facts(out: &mut String, server: &pb::ServerStatus) {
     }
     if let Some(pid) = server.pid {
         fact("pid", format!("{pid} (guard {})", server.guard_pid.unwrap_or_default()));
+    }
+    if server.sharing != "shared" && !server.sharing.is_empty() {
+        fact("sharing", server.sharing.clone());
+    }
+    for instance in &server.instances {
+        fact("instance", instance_line(instance));
     }
     fact("tools", format!("{} visible, {} hidden", server.tools, server.hidden_tools));
     let counted = [

@@ -108,13 +108,16 @@ impl CallPath {
     }
 
     /// Has a client that is there again, or whose server is another one now, go on following.
-    pub fn follow_on(&self, client: ClientId, named: &str, source: &Source, hearer: &Arc<dyn Hearer>) {
+    pub fn follow_on(&self, caller: &Caller, named: &str, source: &Source) {
+        let (client, Some(hearer)) = (caller.client, &caller.hearer) else { return };
         match &source.server {
             None => {
                 self.own_news.follow(client, &source.uri, named, hearer, Since::Earlier);
             }
             Some(server) => {
-                let Some(handle) = self.around.servers.borrow().get(server).cloned() else { return };
+                let Some(first) = self.around.servers.borrow().get(server).cloned() else { return };
+                // Full of others' calls: the resource can be followed again later.
+                let Ok(handle) = self.instance_now(caller, &first) else { return };
                 if handle.followers().follow(client, &source.uri, named, hearer, Since::Earlier).is_new() {
                     handle.wake();
                 }
@@ -127,7 +130,8 @@ impl CallPath {
         match &source.server {
             None => self.own_news.unfollow(client, &source.uri),
             Some(server) => {
-                if let Some(handle) = self.around.servers.borrow().get(server) {
+                let first = self.around.servers.borrow().get(server).cloned();
+                if let Some(handle) = first.and_then(|first| self.placed(client, &first)) {
                     handle.followers().unfollow(client, &source.uri);
                 }
             }
@@ -136,16 +140,22 @@ impl CallPath {
 
     /// Has a client see log lines of the servers that `view` shows.
     pub fn listen(&self, client: ClientId, view: &View, wish: Verbosity, hearer: &Arc<dyn Hearer>) {
-        for (name, handle) in self.around.servers.borrow().iter() {
+        self.placement.listens(client, wish);
+        for (name, first) in self.around.servers.borrow().iter() {
             let wish = Some(wish).filter(|_| view.sees(name.as_str()));
-            handle.followers().listen(client, wish, hearer);
+            // An instance that is made later hears of it then.
+            if let Some(handle) = self.placed(client, first) {
+                handle.followers().listen(client, wish, hearer);
+            }
         }
     }
 
     /// Lets go of everything that a client followed.
     pub(super) fn stop_following(&self, client: ClientId) {
         self.own_news.leave(client);
-        self.around.servers.borrow().values().for_each(|handle| handle.followers().leave(client));
+        for first in self.around.servers.borrow().values() {
+            first.instances().all().iter().for_each(|(_, handle)| handle.followers().leave(client));
+        }
     }
 
     /// The params of a notification with secrets masked.

@@ -17,6 +17,7 @@ pub mod follow;
 mod lapse;
 pub mod peer;
 pub mod permissions;
+mod placement;
 mod question;
 mod record;
 pub mod result;
@@ -214,6 +215,8 @@ where
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
     let handle = path.around.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
+    // Before anything that an instance has of its own: its breaker, its slots, its process.
+    let handle = path.instance(caller, &handle).await?;
     let config = handle.config();
     let idle = call.timeout.unwrap_or(config.timeout);
     // Looked at first and taken last: an open breaker must cost neither quota nor a place in a queue.
@@ -252,6 +255,8 @@ where
             return Ok(finish.apply(reply).await);
         }
     }
+    // Before a slot: those are for the calls of whoever has the turn.
+    let turn = path.turn(caller, &handle, idle).await?;
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let waits = record.span().child(Kind::Internal, || "wait for slot".into());
     let slot = handle.slots().acquire(caller.client, Instant::now() + idle).await;
@@ -260,7 +265,17 @@ where
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
     let progress = |params| progress(finish.progress(params));
-    let sending = Sending { path, caller, handle: &handle, tool, raw, upstream: &upstream, call, idle };
+    let sending = Sending {
+        path,
+        caller,
+        handle: &handle,
+        tool,
+        raw,
+        upstream: &upstream,
+        call,
+        idle,
+        turn: turn.as_ref(),
+    };
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
@@ -375,6 +390,8 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         )) => Outcome::Neutral,
         Err(
             CallError::Removed
+            | CallError::Turn(_)
+            | CallError::Instances(_)
             | CallError::Withheld(_)
             | CallError::BreakerOpen(_)
             | CallError::Limit(_)

@@ -11,6 +11,7 @@ use super::{CallPath, Caller, ToolCall, asked, spans, utility};
 use crate::catalog::snapshot::Tool;
 use crate::names::RawTool;
 use crate::server::handle::ServerHandle;
+use crate::server::turns::Turn;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireHandle};
 use crate::telemetry::traces::{Kind, Span};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -29,6 +30,8 @@ pub(super) struct Sending<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) call: &'a ToolCall,
     pub(super) idle: Duration,
+    /// Where clients take turns: that of the caller.
+    pub(super) turn: Option<&'a Turn>,
 }
 
 impl Sending<'_> {
@@ -97,7 +100,7 @@ impl Sending<'_> {
             cap: self.handle.config().call_cap().max(self.idle),
             progress: wanted,
         };
-        let flight = wire.call(request, sent.hole)?;
+        let flight = wire.call(request, sent.hole, self.turn.map(Turn::pass))?;
         let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
         let config = self.handle.config();
         // With the call they end, and the client hears that nobody waits for its answers any more.

@@ -8,6 +8,7 @@ use super::answer::LARGE;
 use super::approval::{ApprovalError, Desk};
 use super::calendar::Calendar;
 use super::error::CallError;
+use super::placement::Placement;
 use super::record::Meter;
 use super::route::Upstream;
 use super::validate::{Validator, Validators};
@@ -77,6 +78,7 @@ pub struct CallPath {
     builtin: ServerName,
     pub(super) desk: Desk,
     pub(super) own_news: Followers,
+    pub(super) placement: Placement,
 }
 
 impl CallPath {
@@ -92,6 +94,7 @@ impl CallPath {
             builtin: ServerName::new("hermes"),
             desk: Desk::default(),
             own_news: Followers::builtin(),
+            placement: Placement::default(),
         }
     }
 
@@ -119,6 +122,7 @@ impl CallPath {
             self.desk.forget(client);
         }
         self.stop_following(client);
+        self.release(client);
     }
 
     /// Drops what is kept for servers that are not in `configured`.

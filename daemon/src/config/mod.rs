@@ -20,6 +20,7 @@ mod reader;
 mod remote;
 mod render;
 mod server_entry;
+mod sharing_defaults;
 mod stdio_entry;
 #[cfg(test)]
 mod testing;

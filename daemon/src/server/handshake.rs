@@ -9,10 +9,11 @@
 
 use super::pages::read_error;
 use super::wire::{Answer, Carrier, Progress, Request, WireError, WireHandle};
-use crate::config::ProtocolChoice;
+use crate::config::{ProtocolChoice, RemoteKind, ServerConfig, Sharing, TransportConfig};
 use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE, PER_REQUEST};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -112,38 +113,51 @@ fn asked(choice: &ProtocolChoice) -> Result<&'static str, HandshakeError> {
     }
 }
 
-/// What an instance can do for its server. Nothing else is declared: an instance cannot ask a client
-/// that it does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// Nothing.
-    Nothing,
-    /// `roots/list` has something to say.
-    Roots,
-}
+/// What an instance can do for its server: the `capabilities` of `initialize`, a JSON object. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer(Arc<str>);
 
 impl Offer {
-    /// By the JSON array that `roots/list` is answered with.
-    pub fn of_roots(roots: &str) -> Self {
-        if roots == "[]" { Self::Nothing } else { Self::Roots }
+    /// These capabilities.
+    pub fn of(capabilities: &RawValue) -> Self {
+        Self(Arc::from(capabilities.get()))
     }
 
-    fn capabilities(self) -> &'static str {
-        match self {
-            Self::Nothing => "{}",
-            Self::Roots => r#"{"roots":{}}"#,
+    /// By the JSON array that `roots/list` is answered with: nothing else can be asked of an instance that
+    /// cannot tell its clients apart.
+    pub fn of_roots(roots: &str) -> Self {
+        Self(Arc::from(if roots == "[]" { "{}" } else { r#"{"roots":{}}"# }))
+    }
+
+    /// By its configuration: where each question reaches the one client that it is about, everything is
+    /// offered; what that client lacks is declined then.
+    pub(super) fn by_config(config: &ServerConfig, roots: &str) -> Self {
+        let tied = match (&config.transport, config.sharing) {
+            (_, Sharing::PerClient | Sharing::Exclusive) => true,
+            (_, Sharing::PerRoot) => false,
+            // Questions come on the answer stream of the call that they are about.
+            (TransportConfig::Http(http), Sharing::Shared) => http.kind != RemoteKind::Sse,
+            (TransportConfig::Stdio(_), Sharing::Shared) => false,
+        };
+        match (tied, config.sampling.enabled) {
+            (false, _) => Self::of_roots(roots),
+            (true, true) => Self(Arc::from(ALL)),
+            (true, false) => Self(Arc::from(NO_SAMPLING)),
         }
     }
 }
 
+const ALL: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+const NO_SAMPLING: &str = r#"{"roots":{},"elicitation":{"form":{},"url":{}}}"#;
+
 /// Parameters of `initialize`.
-fn initialize_params(revision: &str, offer: Offer) -> Box<RawValue> {
+fn initialize_params(revision: &str, offer: &Offer) -> Box<RawValue> {
     let mut info = ObjectWriter::default();
     info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
     let mut params = ObjectWriter::default();
     params
         .string("protocolVersion", revision)
-        .member("capabilities", offer.capabilities())
+        .member("capabilities", &offer.0)
         .member("clientInfo", info.finish().get());
     params.finish()
 }
@@ -188,7 +202,7 @@ fn agreed(era: Era, revision: &'static str, members: &Members<'_>, info: Option<
 pub async fn agree(
     wire: &WireHandle,
     choice: &ProtocolChoice,
-    offer: Offer,
+    offer: &Offer,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let begun = Instant::now();
@@ -240,7 +254,7 @@ fn read_discovery(result: &RawValue) -> Result<Agreed, HandshakeError> {
 async fn initialize(
     wire: &WireHandle,
     choice: &ProtocolChoice,
-    offer: Offer,
+    offer: &Offer,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let first = asked(choice)?;
@@ -260,7 +274,12 @@ async fn initialize(
     Ok(agreed)
 }
 
-async fn ask(wire: &WireHandle, revision: &str, offer: Offer, budget: Duration) -> Result<Answer, WireError> {
+async fn ask(
+    wire: &WireHandle,
+    revision: &str,
+    offer: &Offer,
+    budget: Duration,
+) -> Result<Answer, WireError> {
     let params = Some(initialize_params(revision, offer));
     // The wire's own limits, not a timer here: they know when the machine slept.
     let (idle, cap, progress) = (budget, budget, Progress::Unwanted);

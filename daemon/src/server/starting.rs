@@ -93,7 +93,7 @@ pub(crate) async fn introduce(
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::agree(&wire, &config.protocol, offer, budget).await {
+    let agreed = match handshake::agree(&wire, &config.protocol, &offer, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -182,7 +182,7 @@ impl Supervisor {
     pub(super) fn launched(&mut self, launched: Result<Launched, Failure>) {
         match launched {
             Ok(launched) => {
-                let (body, wire) = Body::start(launched, self.life.generation, &self.shared);
+                let (body, wire) = Body::start(launched, self.life.generation, &self.shared, &self.front);
                 info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
                 self.status.send_modify(|status| {
                     status.pid = body.pid;
@@ -196,8 +196,9 @@ impl Supervisor {
                     None => {
                         let (config, report) =
                             (self.config.borrow().clone(), self.status.borrow().report.clone());
-                        let introducing =
-                            introduce(wire, config, Offer::of_roots(&self.shared.roots), self.budget, report);
+                        let own = self.shared.offer.clone();
+                        let offer = own.unwrap_or_else(|| Offer::by_config(&config, &self.shared.roots));
+                        let introducing = introduce(wire, config, offer, self.budget, report);
                         self.job = Some(Job::Introducing(Box::pin(introducing)));
                     }
                 }

@@ -147,8 +147,9 @@ impl Session {
         let id = self.facts.id;
         let hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
         hidden.iter().for_each(|source| self.shared.calls.unfollow(id, source));
+        let caller = self.caller();
         for (named, source) in self.subscriptions.agreed() {
-            self.shared.calls.follow_on(id, named, source, &self.ears);
+            self.shared.calls.follow_on(&caller, named, source);
         }
         if !hidden.is_empty() {
             self.remember();

@@ -14,6 +14,7 @@ pub mod inbound;
 mod inbox;
 pub mod listener;
 pub mod methods;
+mod notices;
 pub mod outbox;
 pub mod resume;
 pub mod subscriptions;

@@ -9,10 +9,11 @@ use super::announce::Announce;
 use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
-use super::follow::{Ears, notification};
+use super::follow::Ears;
 use super::inbound::{self, ClientMessage};
 use super::inbox::Inbox;
 use super::methods::{self, Negotiated, Route};
+use super::notices::progress_line;
 use super::outbox::{HARD_LIMIT, Outbox};
 use super::resume::Resumed;
 use super::subscriptions::{Agreed, Subscriptions};
@@ -21,7 +22,7 @@ use crate::call::{Asked, Caller, Target, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::ProfileName;
 use crate::server::news::hearer::Hearer;
 use crate::store;
@@ -106,9 +107,9 @@ struct Finished {
 }
 
 /// How a running call is cancelled.
-struct Cancel {
-    trigger: oneshot::Sender<()>,
-    reason: Arc<OnceLock<String>>,
+pub(super) struct Cancel {
+    pub(super) trigger: oneshot::Sender<()>,
+    pub(super) reason: Arc<OnceLock<String>>,
 }
 
 /// One connected client; see the module documentation.
@@ -126,7 +127,7 @@ pub struct Session {
     asks: Asks,
     inbox: Inbox,
     calls: FuturesUnordered<CallFuture>,
-    cancels: HashMap<IdKey, Cancel>,
+    pub(super) cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
     held: usize,
     pub(super) state: Negotiated,
@@ -437,7 +438,7 @@ impl Session {
     }
 
     /// This client, for a call or a question.
-    fn caller(&self) -> Caller {
+    pub(super) fn caller(&self) -> Caller {
         let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
         Caller {
             client: self.facts.id,
@@ -468,22 +469,6 @@ impl Session {
             (None, None) => {}
         }
     }
-
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) {
-        if method != "notifications/cancelled" {
-            return; // initialized, roots/list_changed and unknown ones change nothing here
-        }
-        let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-        let Some(key) = members.get("requestId").and_then(|raw| IdKey::parse(raw).ok()) else {
-            return;
-        };
-        if let Some(cancel) = self.cancels.remove(&key) {
-            if let Some(reason) = members.text("reason") {
-                let _ = cancel.reason.set(reason.into_owned());
-            }
-            let _ = cancel.trigger.send(());
-        }
-    }
 }
 
 /// Whether the peer has closed both directions of its socket, not only its sending one.
@@ -491,12 +476,6 @@ fn hung_up(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
     polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
-}
-
-/// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
-fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
-    let params = Members::parse(params).ok()?.with("progressToken", token.get());
-    Some(notification("notifications/progress", &params))
 }
 
 async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {

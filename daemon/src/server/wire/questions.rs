@@ -111,6 +111,11 @@ impl Questions {
         self.open.is_empty()
     }
 
+    /// How many have no answer.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.open.len()).unwrap_or(u32::MAX)
+    }
+
     /// Whether one more may be asked under this id.
     pub(super) fn takes(&self, key: &IdKey) -> bool {
         self.open.len() < MAX_OPEN && !self.taken_back.contains_key(key)

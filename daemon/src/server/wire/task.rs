@@ -230,7 +230,7 @@ impl Wire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole, done, events, asks } => {
+            Order::Request { request, hole, done, events, asks, keep } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -241,7 +241,7 @@ impl Wire {
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
                 let cancellable = method != "initialize";
-                let entry = NewEntry { done, events, asks, idle, cap, cancellable };
+                let entry = NewEntry { done, events, asks, keep, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
                 let line = match (params, hole) {
                     (Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),
