@@ -7,10 +7,13 @@
 
 mod answer;
 mod budget;
+mod desk;
 pub mod error;
 mod provider;
 mod record;
 mod request;
+
+pub use desk::Desk;
 
 use crate::config::{Config, SamplingConfig, SamplingPreference, ServerConfig};
 use crate::jsonrpc::reply::Reply;
