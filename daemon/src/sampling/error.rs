@@ -16,7 +16,7 @@ pub enum SamplingError {
     #[error("sampling is switched off for this server")]
     Disabled,
     /// Neither a client may be asked nor is a provider configured.
-    #[error("nobody can answer: the client offers no sampling, and hermesd has no `sampling_provider`")]
+    #[error("the client of this call does not support sampling, and hermesd has no `sampling_provider`")]
     Nobody,
     /// Unusable parameters.
     #[error("the request cannot be used: {reason}")]
@@ -138,14 +138,13 @@ impl SamplingError {
     pub fn reply(&self) -> Reply {
         let code = match self {
             Self::Disabled
-            | Self::Nobody
             | Self::Rate { .. }
             | Self::Busy { .. }
             | Self::Model { .. }
             | Self::Rounds { .. }
             | Self::NotApproved => REFUSED,
             // What was not declared must not be asked for.
-            Self::Params { .. } | Self::Tools => INVALID_PARAMS,
+            Self::Params { .. } | Self::Tools | Self::Nobody => INVALID_PARAMS,
             Self::TimedOut { .. } | Self::Client { .. } | Self::ClientAnswer | Self::Provider(_) => {
                 INTERNAL_ERROR
             }

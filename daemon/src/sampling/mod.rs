@@ -261,7 +261,7 @@ impl Read {
 
     fn now(params: &RawValue, whom: Whom) -> Result<Self, SamplingError> {
         let params = request::parse(params)?;
-        let facts = Facts::of(&params)?;
+        let facts = Facts::of(&params);
         let chat = match whom {
             Whom::Provider => Some(Chat::read(&params)?),
             Whom::Client => None,
