@@ -7,6 +7,7 @@
 
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
@@ -27,6 +28,7 @@ mod conversations_schemas;
 mod crowd;
 mod death;
 mod defects;
+mod doctor;
 mod elicitation;
 mod events;
 mod fake_server;
@@ -61,6 +63,8 @@ mod schema;
 mod sending;
 mod service;
 mod sharing;
+mod service_install;
+mod service_manager;
 mod shim;
 mod single;
 mod soak;
