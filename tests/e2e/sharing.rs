@@ -2,8 +2,12 @@
 //! client that they are about, and nobody else.
 
 use crate::world;
-use hermes_tests::{SOON, Script, Shim, World, holds_for, wait_for, wait_some};
+use hermes_tests::{
+    Answer, Got, HttpFake, SOON, Script, Shim, World, holds_for, plain_server, wait_for, wait_some,
+};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 fn with(sharing: &str) -> World {
@@ -111,9 +115,9 @@ fn a_server_with_one_process_a_client_asks_its_own_client() {
         assert!(two.arrived(method).is_empty());
     }
     // What a client says no to is its server's to read.
-    let call = ask(&mut one, "sampling/createMessage", &json!({ "messages": [] }));
-    let question = one.wait_method("sampling/createMessage");
-    let refusal = json!({ "code": -1, "message": "User rejected sampling request" });
+    let call = ask(&mut one, "elicitation/create", &json!({ "message": "m" }));
+    let question = one.wait_method("elicitation/create");
+    let refusal = json!({ "code": -1, "message": "no dialogs today" });
     one.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal }));
     assert_eq!(heard(&mut one, &call)["error"], refusal);
 }
@@ -128,13 +132,17 @@ fn what_a_client_cannot_do_is_not_declared_and_declined_at_once() {
     let declared: Vec<Value> = w.journal("w").received("initialize");
     let declared: Vec<&Value> = declared.iter().map(|message| &message["params"]["capabilities"]).collect();
     assert_eq!(declared.last(), Some(&&json!({ "elicitation": {} })), "{declared:?}");
-    for (method, params) in [
-        ("sampling/createMessage", json!({ "messages": [] })),
-        ("elicitation/create", json!({ "mode": "url", "message": "m", "url": "https://h/" })),
+    for (method, params, why) in [
+        ("sampling/createMessage", json!({ "messages": [] }), "offers no sampling"),
+        (
+            "elicitation/create",
+            json!({ "mode": "url", "message": "m", "url": "https://h/" }),
+            "does not support",
+        ),
     ] {
         let call = ask(&mut plain, method, &params);
         let error = heard(&mut plain, &call)["error"].clone();
-        assert!(error["message"].as_str().unwrap().contains("does not support"), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
         assert!(plain.arrived(method).is_empty());
     }
     let call = ask(&mut plain, "roots/list", &json!({}));
@@ -277,4 +285,61 @@ fn who_waits_in_vain_for_its_turn_is_told_who_has_it() {
         let result = two.call("mcp_w_pid", &json!({}));
         result["isError"] != true && result["content"][0]["text"] != before.as_str()
     });
+}
+
+/// Asks on the answer stream of a call, and answers the call with what came back.
+fn asks_on_its_stream() -> impl Fn(&Got, &mut Answer<'_>) + Send + Sync {
+    let answers: Mutex<BTreeMap<String, Value>> = Mutex::default();
+    move |got, answer| match (got.method.as_str(), got.mcp()) {
+        ("POST", "tools/call") => {
+            let text = got.json["params"]["arguments"]["text"].as_str().unwrap_or_default().to_owned();
+            let params =
+                json!({ "message": text, "requestedSchema": { "type": "object", "properties": {} } });
+            answer.stream(&[]);
+            answer.event(
+                &json!({ "jsonrpc": "2.0", "id": text, "method": "elicitation/create", "params": params }),
+            );
+            let came =
+                wait_some("the answer to the question", SOON, || answers.lock().unwrap().remove(&text));
+            let content = json!([{ "type": "text", "text": came.to_string() }]);
+            answer
+                .event(&json!({ "jsonrpc": "2.0", "id": got.json["id"], "result": { "content": content } }));
+        }
+        ("POST", "") if got.json["id"].is_string() => {
+            let id = got.json["id"].as_str().unwrap_or_default().to_owned();
+            answers.lock().unwrap().insert(id, got.json.clone());
+            answer.status(202, &[], "");
+        }
+        _ => plain_server(got, answer),
+    }
+}
+
+/// Over HTTP a process serves all: the stream on which a question comes says whom it is about.
+#[test]
+fn a_question_on_the_answer_stream_of_a_call_reaches_its_caller() {
+    let fake = HttpFake::start(asks_on_its_stream());
+    let w = world().entry("r", &[&format!("url: {}", fake.url())]);
+    let _daemon = w.start();
+    let client = |capabilities: &Value| {
+        let mut shim = w.shim();
+        shim.initialize_as("2025-11-25", capabilities);
+        shim.wait_tool("mcp_r_echo");
+        shim
+    };
+    let (mut one, mut two) = (client(&json!({ "elicitation": {} })), client(&json!({ "elicitation": {} })));
+    let first = one.begin_call("mcp_r_echo", &json!({ "text": "for one" }));
+    let second = two.begin_call("mcp_r_echo", &json!({ "text": "for two" }));
+    for (client, call, text) in [(&mut two, &second, "for two"), (&mut one, &first, "for one")] {
+        let question = client.wait_method("elicitation/create");
+        assert_eq!(question["params"]["message"], text);
+        say(client, &question, &json!({ "action": "accept", "content": { "said": text } }));
+        assert_eq!(heard(client, call)["result"]["content"]["said"], text);
+        assert!(client.arrived("elicitation/create").is_empty());
+    }
+    let declared = &fake.asked("initialize")[0].json["params"]["capabilities"];
+    assert_eq!(declared["elicitation"], json!({ "form": {}, "url": {} }));
+    let mut plain = client(&json!({}));
+    let call = plain.begin_call("mcp_r_echo", &json!({ "text": "for nobody" }));
+    assert!(heard(&mut plain, &call)["error"]["message"].as_str().unwrap().contains("does not support"));
+    assert_eq!(w.status("r")["sharing"], "shared");
 }

@@ -107,9 +107,10 @@ impl Sending<'_> {
         let mut answering = FuturesUnordered::new();
         loop {
             let event = tokio::select! {
+                // What is declined at once is so before the outcome, which ends every question.
                 biased;
-                event = flying.next() => event,
                 Some(()) = answering.next(), if !answering.is_empty() => continue,
+                event = flying.next() => event,
             };
             match event {
                 CallEvent::Progress(params) => progress(params),
