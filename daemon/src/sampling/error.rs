@@ -16,7 +16,7 @@ pub enum SamplingError {
     #[error("sampling is switched off for this server")]
     Disabled,
     /// Neither a client may be asked nor is a provider configured.
-    #[error("the client of this call does not support sampling, and hermesd has no `sampling_provider`")]
+    #[error("nobody can answer: the client offers no sampling, and hermesd has no `sampling_provider`")]
     Nobody,
     /// Unusable parameters.
     #[error("the request cannot be used: {reason}")]
