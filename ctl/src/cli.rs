@@ -1,6 +1,7 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
+use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
 use crate::commands::Since;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -331,11 +332,23 @@ pub struct McpArgs {
 /// The `mcp` verbs.
 #[derive(Debug, Subcommand)]
 pub enum McpAction {
-    /// List all servers
+    /// Add a server: connects to it, shows its tools, writes it into config.yaml
+    Add(Box<AddArgs>),
+    /// Remove a server from config.yaml, and its login
+    #[command(alias = "rm")]
+    Remove(RemoveArgs),
+    /// List all servers; without a running hermesd, what config.yaml says
     #[command(alias = "ls")]
     List,
     /// Connect to a server, also a disabled one, and report each step
     Test(ServerName),
+    /// Choose which tools of a server clients see
+    #[command(alias = "config")]
+    Configure(ConfigureArgs),
+    /// Have a server run again
+    Enable(ServerName),
+    /// Keep a server in config.yaml, but do not run it
+    Disable(ServerName),
     /// Log in at a server with `auth: oauth`, in a browser here or anywhere
     Login(LoginArgs),
     /// End the login at a server: revoked there where that is possible, removed here

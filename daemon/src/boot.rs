@@ -277,6 +277,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             logs: logs.clone(),
             test: servers.clone(),
             oauth,
+            masking: masking.clone(),
             mask: Arc::new(move |text| redact.apply(text)),
             http: http.clone(),
             shutdown: shutdown.clone(),

@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")] // the census reads /proc
 #![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
 
+mod add;
+mod add_asked;
 mod admin;
 mod boundaries;
 mod calling;
@@ -30,6 +32,7 @@ mod death;
 mod defects;
 mod doctor;
 mod elicitation;
+mod entries;
 mod events;
 mod fake_server;
 mod framing;

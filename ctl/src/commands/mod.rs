@@ -11,6 +11,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod entries;
 pub(crate) mod events;
 mod export;
 mod import;
