@@ -185,8 +185,15 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
+    let sampling = Arc::new(Sampler::new(sampling::Around {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+    }));
     let servers = supervisor::Shared {
         habits: learned,
+        models: Some(Arc::new(sampling::Desk::new(sampling.clone(), groups.servers.clone()))),
         ..supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts)
     };
     let reload = ReloadTask {
@@ -232,12 +239,6 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     first_catalog(&catalog).await;
     groups.inner.spawn_until_stop(events.clone().obey(config.clone()));
     let clients = Clients::default();
-    let sampling = Sampler::new(sampling::Around {
-        config: config.clone(),
-        redactor: redactor.clone(),
-        store: store.clone(),
-        metrics: metrics.clone(),
-    });
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
         config: config.clone(),

@@ -60,7 +60,7 @@ pub struct Surroundings {
     /// Counts for `stats`.
     pub stats: Stats,
     /// Answers servers that want a model.
-    pub sampling: Sampler,
+    pub sampling: Arc<Sampler>,
     /// The daemon ends: nobody shall wait for an event any more.
     pub stopping: CancellationToken,
 }

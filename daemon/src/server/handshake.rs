@@ -8,6 +8,7 @@
 //! Which [`Era`] a server belongs to is decided here and nowhere else.
 
 use super::pages::read_error;
+use super::wire::questions::Sampling;
 use super::wire::{Answer, Carrier, Progress, Request, WireError, WireHandle};
 use crate::config::{ProtocolChoice, RemoteKind, ServerConfig, Sharing, TransportConfig};
 use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE, PER_REQUEST};
@@ -144,6 +145,24 @@ impl Offer {
             (true, true) => Self(Arc::from(ALL)),
             (true, false) => Self(Arc::from(NO_SAMPLING)),
         }
+    }
+}
+
+impl Offer {
+    /// With what the daemon itself can answer of requests for a model.
+    pub(super) fn and_sampling(self, own: Sampling) -> Self {
+        let raw = RawValue::from_string(self.0.as_ref().to_owned());
+        let (Ok(raw), false) = (raw, own == Sampling::None) else { return self };
+        let members = Members::parse(&raw).unwrap_or_default();
+        let declared = members.get("sampling").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let sampling = match own {
+            Sampling::Tools if declared.get("tools").is_none() => declared.with("tools", "{}"),
+            Sampling::None | Sampling::Text | Sampling::Tools if members.get("sampling").is_some() => {
+                return self;
+            }
+            Sampling::None | Sampling::Text | Sampling::Tools => ObjectWriter::default().finish(),
+        };
+        Self(Arc::from(members.with("sampling", sampling.get()).get()))
     }
 }
 
@@ -321,6 +340,23 @@ mod tests {
             r#"{{"protocolVersion":"{version}","serverInfo":{{"name":"s","version":"2","x":1}},"capabilities":{{"tools":{{}}}},"instructions":"use me"}}"#
         );
         RawValue::from_string(text).unwrap()
+    }
+
+    #[test]
+    fn sampling_is_declared_where_the_daemon_itself_can_answer() {
+        let declared = |before: &str, own| {
+            let raw = RawValue::from_string(before.to_owned()).unwrap();
+            Offer::of(&raw).and_sampling(own).0.to_string()
+        };
+        assert_eq!(declared("{}", Sampling::None), "{}");
+        assert_eq!(declared("{}", Sampling::Text), r#"{"sampling":{}}"#);
+        assert_eq!(declared(r#"{"roots":{}}"#, Sampling::Tools), r#"{"roots":{},"sampling":{"tools":{}}}"#);
+        assert_eq!(declared(r#"{"sampling":{"x":1}}"#, Sampling::Text), r#"{"sampling":{"x":1}}"#);
+        assert_eq!(
+            declared(r#"{"sampling":{"x":1}}"#, Sampling::Tools),
+            r#"{"sampling":{"x":1,"tools":{}}}"#
+        );
+        assert_eq!(declared(r#"{"sampling":{"tools":{}}}"#, Sampling::Tools), r#"{"sampling":{"tools":{}}}"#);
     }
 
     #[test]

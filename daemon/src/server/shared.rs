@@ -6,6 +6,7 @@ use super::handshake::Offer;
 use super::launch::Launcher;
 use super::lifecycle::Starts;
 use super::places::Places;
+use super::wire::questions::Models;
 use crate::names::ServerName;
 use crate::tasks::TaskGroup;
 use std::collections::BTreeMap;
@@ -61,6 +62,8 @@ pub struct Shared {
     pub offer: Option<Offer>,
     /// What was learned about how servers behave.
     pub habits: Arc<dyn Habits>,
+    /// Who answers requests for a model that are about no client in particular; `None`: nobody.
+    pub models: Option<Arc<dyn Models>>,
 }
 
 impl Shared {
@@ -76,6 +79,7 @@ impl Shared {
             roots: Arc::from("[]"),
             offer: None,
             habits: Arc::new(Forgetful::default()),
+            models: None,
         }
     }
 

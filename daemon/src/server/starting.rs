@@ -198,6 +198,7 @@ impl Supervisor {
                             (self.config.borrow().clone(), self.status.borrow().report.clone());
                         let own = self.shared.offer.clone();
                         let offer = own.unwrap_or_else(|| Offer::by_config(&config, &self.shared.roots));
+                        let offer = offer.and_sampling(self.front.sampling(&config));
                         let introducing = introduce(wire, config, offer, self.budget, report);
                         self.job = Some(Job::Introducing(Box::pin(introducing)));
                     }

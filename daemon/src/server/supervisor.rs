@@ -179,7 +179,7 @@ impl Supervisor {
             stop_waiters: Vec::new(),
             leaving: false,
             log,
-            front: Front::default(),
+            front: Front::of(name.clone(), shared.models.clone()),
             shared,
         };
         let handle = ServerHandle {
