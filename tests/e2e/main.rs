@@ -26,6 +26,7 @@ mod crowd;
 mod death;
 mod defects;
 mod elicitation;
+mod eras;
 mod events;
 mod fake_server;
 mod framing;

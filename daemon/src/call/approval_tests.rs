@@ -2,6 +2,7 @@
 
 use super::approval::{ANSWER, ApprovalError, Gated, Passed};
 use super::peer::{AskError, Asking, Feature, Peer};
+use super::seal::SealKey;
 use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
@@ -49,6 +50,7 @@ fn rig(timeout: Duration) -> Rig {
         config: watch::channel(Arc::new(Config::default())).1,
         catalog: watch::channel(catalog).1,
         conversations: Conversations::open(dir.path()),
+        seal: SealKey::random().unwrap(),
         redactor: watch::channel(Arc::new(Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain))).1,
         metrics: Metrics::new("0", SystemTime::now(), None),
         stats: Stats::default(),

@@ -134,10 +134,10 @@ impl CallPath {
         }
     }
 
-    /// Has a client see the log lines of the servers that `view` shows, from `level` on.
-    pub fn listen(&self, client: ClientId, view: &View, level: LogLevel, hearer: &Arc<dyn Hearer>) {
+    /// Has a client see the log lines of the servers that `view` shows, from `level` on; `None`: none.
+    pub fn listen(&self, client: ClientId, view: &View, level: Option<LogLevel>, hearer: &Arc<dyn Hearer>) {
         for (name, handle) in self.around.servers.borrow().iter() {
-            let level = Some(level).filter(|_| view.sees(name.as_str()));
+            let level = level.filter(|_| view.sees(name.as_str()));
             handle.followers().listen(client, level, hearer);
         }
     }

@@ -9,7 +9,7 @@ use super::outbox::Outbox;
 use crate::call::peer::{AskError, Asking, Feature, Peer};
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::Reply;
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::splice::ObjectWriter;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ struct State {
     last: u64,
     open: HashMap<IdKey, oneshot::Sender<Reply>>,
     revision: &'static str,
-    /// It can show a form.
-    form: bool,
+    /// What it can be asked.
+    features: Vec<Feature>,
     ended: bool,
 }
 
@@ -50,14 +50,9 @@ impl Asks {
 
     /// What the client said in `initialize`.
     pub fn declare(&self, revision: &'static str, capabilities: Option<&RawValue>) {
-        let members = capabilities.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let features = Feature::declared(revision, capabilities);
         let mut state = self.lock();
-        state.revision = revision;
-        state.form = revision >= "2025-06-18"
-            && members.get("elicitation").and_then(|raw| Members::parse(raw).ok()).is_some_and(|modes| {
-                // MCP 2025-11-25, Elicitation, capabilities: an empty object means forms alone.
-                modes.iter().next().is_none() || modes.get("form").is_some()
-            });
+        (state.revision, state.features) = (revision, features);
     }
 
     /// Hands an answer of the client to whoever waits for it; answers to nothing are dropped.
@@ -87,10 +82,7 @@ impl Peer for Asks {
     }
 
     fn has(&self, feature: Feature) -> bool {
-        let state = self.lock();
-        match feature {
-            Feature::Form => state.form,
-        }
+        self.lock().features.contains(&feature)
     }
 
     fn ask(&self, method: &'static str, params: &RawValue, limit: Duration) -> Result<Asking, AskError> {
@@ -240,18 +232,29 @@ mod tests {
     }
 
     #[test]
-    fn forms_need_a_revision_that_has_them_and_a_client_that_says_so() {
+    fn only_what_the_client_said_in_a_revision_that_has_it_can_be_asked() {
         let (asks, _) = asks();
-        for (revision, capabilities, form) in [
-            ("2025-06-18", r#"{"elicitation":{}}"#, true),
-            ("2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#, true),
-            ("2025-11-25", r#"{"elicitation":{"url":{}}}"#, false),
-            ("2025-11-25", r#"{"elicitation":true}"#, false),
-            ("2025-11-25", r#"{"sampling":{}}"#, false),
-            ("2025-03-26", r#"{"elicitation":{}}"#, false),
+        for (revision, capabilities, can) in [
+            ("2025-06-18", r#"{"elicitation":{}}"#, &[Feature::Form][..]),
+            (
+                "2025-11-25",
+                r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#,
+                &[Feature::Form, Feature::Url, Feature::Roots, Feature::RootsNews],
+            ),
+            ("2025-06-18", r#"{"elicitation":{"form":{},"url":{}}}"#, &[Feature::Form]),
+            ("2025-11-25", r#"{"elicitation":{"url":{}},"roots":{}}"#, &[Feature::Url, Feature::Roots]),
+            ("2025-11-25", r#"{"elicitation":true,"sampling":null}"#, &[]),
+            ("2025-11-25", r#"{"sampling":{"tools":{}}}"#, &[Feature::Sampling, Feature::SamplingTools]),
+            ("2025-03-26", r#"{"elicitation":{},"sampling":{"tools":{}}}"#, &[Feature::Sampling]),
         ] {
             asks.declare(revision, Some(&raw(capabilities)));
-            assert_eq!(asks.has(Feature::Form), form, "{revision} {capabilities}");
+            for feature in Feature::ALL {
+                assert_eq!(
+                    asks.has(feature),
+                    can.contains(&feature),
+                    "{revision} {capabilities} {feature:?}"
+                );
+            }
         }
         asks.declare("2025-11-25", None);
         assert!(!asks.has(Feature::Form));

@@ -4,8 +4,11 @@
 //! that the client knows, its secrets are masked, and a client that does not read loses it.
 
 use super::methods::Negotiated;
+use super::modern::Heard;
 use super::outbox::Outbox;
+use super::requests::{Modern, Plain};
 use super::resume::Resumed;
+use super::streams::Streams;
 use super::subscriptions::{Agreed, Begin, MAX, Subscriptions};
 use super::task::Session;
 use crate::call::CallPath;
@@ -23,11 +26,20 @@ use tokio::time::Instant;
 pub(super) struct Ears {
     outbox: Outbox,
     calls: Arc<CallPath>,
+    /// Streams that carry news, each under its own id.
+    streams: Streams,
+    /// Resources that are followed by `resources/subscribe`.
+    plain: Plain,
 }
 
 impl Ears {
-    pub(super) fn of(outbox: &Outbox, calls: &Arc<CallPath>) -> Arc<dyn Hearer> {
-        Arc::new(Self { outbox: outbox.clone(), calls: calls.clone() })
+    pub(super) fn of(outbox: &Outbox, calls: &Arc<CallPath>, modern: &Modern) -> Arc<dyn Hearer> {
+        Arc::new(Self {
+            outbox: outbox.clone(),
+            calls: calls.clone(),
+            streams: modern.streams.clone(),
+            plain: modern.plain.clone(),
+        })
     }
 }
 
@@ -38,7 +50,10 @@ impl Hearer for Ears {
         // Masked first: the client must find its own URI again, whatever it looks like.
         let masked = self.calls.masked(params);
         let params = Members::parse(&masked).unwrap_or_default().with("uri", &quoted);
-        self.outbox.notify(notification("notifications/resources/updated", &params));
+        self.streams.updated(uri, &params).into_iter().for_each(|line| self.outbox.notify(line));
+        if self.plain.has(uri) {
+            self.outbox.notify(notification("notifications/resources/updated", &params));
+        }
     }
 
     fn logged(&self, line: &LogLine) {
@@ -57,10 +72,16 @@ pub(super) fn notification(method: &str, params: &RawValue) -> Vec<u8> {
 impl Session {
     /// Goes on where an earlier connection of this client ended.
     pub(super) fn go_on(&mut self, mut resumed: Resumed) {
+        self.modern.resume(std::mem::take(&mut resumed.streams));
         self.subscriptions = Subscriptions::restored(std::mem::take(&mut resumed.subscriptions));
+        self.subscriptions.agreed().for_each(|(named, _)| self.modern.plain.add(named));
         self.state = Negotiated::resumed(resumed);
-        self.name_client();
         self.remember();
+        if self.state.revision.is_none() {
+            // Its requests speak for themselves; the open ones come again.
+            return;
+        }
+        self.name_client();
         self.follow_on();
         // The catalogue may have changed while nobody could tell the client.
         let methods = self.announce.all(Instant::now().into_std());
@@ -69,14 +90,19 @@ impl Session {
 
     /// Hands the shim the string that brings this session back after a loss of the daemon.
     pub(super) fn remember(&self) {
-        if let Some(resumed) = self.state.to_resume() {
-            let word = resumed.following(self.subscriptions.keep()).seal();
+        if let Some(resumed) = self.state.to_resume(self.modern.heard) {
+            let resumed = resumed.following(self.subscriptions.keep()).streaming(self.modern.streams.ids());
+            let word = resumed.seal();
             self.outbox.answer(format!("{RESUME_PREFIX}{word}").into_bytes());
         }
     }
 
     fn notify(&self, methods: &[&str]) {
         for method in methods {
+            self.modern.streams.list_changed(method).into_iter().for_each(|line| self.outbox.notify(line));
+            if self.state.revision.is_none() {
+                continue;
+            }
             let mut line = ObjectWriter::default();
             line.member("jsonrpc", "\"2.0\"").string("method", method);
             self.outbox.notify(line.finish().get().as_bytes().to_vec());
@@ -85,6 +111,9 @@ impl Session {
 
     /// Tells the client what had to wait.
     pub(super) fn announce_due(&mut self) {
+        if self.modern.quiet_at().is_some_and(|at| at <= Instant::now().into_std()) {
+            self.quiet();
+        }
         let methods = self.announce.due(Instant::now().into_std());
         self.notify(&methods);
     }
@@ -93,7 +122,7 @@ impl Session {
     pub(super) fn catalog_changed(&mut self) {
         let view = self.catalog.borrow_and_update().view(&self.profile, self.only);
         let old = std::mem::replace(&mut self.view, view);
-        if self.state.revision.is_none() {
+        if self.state.revision.is_none() && self.modern.streams.is_empty() {
             return;
         }
         let methods = self.announce.changed(&old, &self.view, Instant::now().into_std());
@@ -106,7 +135,10 @@ impl Session {
         // What the view does not show is answered by the road, like any other unknown resource.
         let Some(resource) = self.view.natives().resource(named) else { return Ok(()) };
         match self.subscriptions.begin(named, Source::of(&resource)) {
-            Begin::Ask => Ok(()),
+            Begin::Ask => {
+                self.modern.plain.add(named);
+                Ok(())
+            }
             Begin::Already => Err(Reply::Result(ObjectWriter::default().finish())),
             Begin::Full => {
                 let text = format!(
@@ -121,8 +153,11 @@ impl Session {
     pub(super) fn ended_following(&mut self, named: &str, agreed: Agreed) {
         let known = self.subscriptions.has(named);
         if let Some(source) = self.subscriptions.ended(named, agreed) {
-            self.shared.calls.unfollow(self.facts.id, &source);
-        } else if !known && let Some(resource) = self.view.natives().resource(named) {
+            self.let_go(named, &source);
+        } else if !known
+            && !self.modern.followed.has(named)
+            && let Some(resource) = self.view.natives().resource(named)
+        {
             // Let go while the request was open; the server may have heard of it after that.
             self.shared.calls.unfollow(self.facts.id, &Source::of(&resource));
         }
@@ -134,8 +169,16 @@ impl Session {
     /// `resources/unsubscribe`.
     pub(super) fn stop_following(&mut self, named: &str) {
         if let Some(source) = self.subscriptions.remove(named) {
-            self.shared.calls.unfollow(self.facts.id, &source);
+            self.let_go(named, &source);
             self.remember();
+        }
+    }
+
+    /// `resources/subscribe` does not want a resource any more; a stream may.
+    fn let_go(&self, named: &str, source: &Source) {
+        self.modern.plain.remove(named);
+        if !self.modern.followed.has(named) {
+            self.shared.calls.unfollow(self.facts.id, source);
         }
     }
 
@@ -143,9 +186,10 @@ impl Session {
     /// that there are now, and nothing else.
     fn follow_on(&mut self) {
         let id = self.facts.id;
-        let hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
+        let mut hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
+        hidden.extend(self.modern.followed.only_seen(|server| self.view.sees(server)));
         hidden.iter().for_each(|source| self.shared.calls.unfollow(id, source));
-        for (named, source) in self.subscriptions.agreed() {
+        for (named, source) in self.subscriptions.agreed().chain(self.modern.followed.agreed()) {
             self.shared.calls.follow_on(id, named, source, &self.ears);
         }
         if !hidden.is_empty() {
@@ -156,7 +200,9 @@ impl Session {
 
     /// Tells the servers in view from which level on this client wants log lines.
     pub(super) fn listen(&self) {
-        if let (Some(level), Some(_)) = (self.state.log_level, self.state.revision) {
+        let session = self.state.log_level.filter(|_| self.state.revision.is_some());
+        let level = session.into_iter().chain(self.modern.level()).min();
+        if level.is_some() || self.modern.heard == Heard::Before {
             self.shared.calls.listen(self.facts.id, &self.view, level, &self.ears);
         }
     }

@@ -13,8 +13,11 @@ mod follow;
 pub mod inbound;
 pub mod listener;
 pub mod methods;
+pub mod modern;
 pub mod outbox;
+mod requests;
 pub mod resume;
+pub mod streams;
 pub mod subscriptions;
 pub mod task;
 
