@@ -43,6 +43,10 @@ pub enum Verb {
     Events(EventsArgs),
     /// Show latencies and outcomes by server and tool
     Stats(StatsArgs),
+    /// Watch servers, clients, waiting calls and logs live, and act on them
+    ///
+    /// Keys are shown at the bottom; `?` lists all. With --json: one look, printed once.
+    Top,
     /// Print all metrics in the Prometheus text format
     Metrics,
     /// Texts of servers as they were first seen or approved

@@ -8,10 +8,14 @@ pub mod beside;
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod config_edit;
 pub mod demo;
 pub mod failure;
 pub mod render;
 pub mod shim;
+#[cfg(test)]
+mod testing;
+pub mod top;
 
 use clap::Parser;
 use std::ffi::OsString;

@@ -17,6 +17,7 @@ use crate::conversations::watch::Watch;
 use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
+use crate::http::keeper;
 use crate::learned::Learned;
 use crate::masking::Masking;
 use crate::names::ServerName;
@@ -25,6 +26,7 @@ use crate::occasions;
 use crate::paths::Paths;
 use crate::redact::Redactor;
 use crate::reload::ReloadTask;
+use crate::sampling::{self, Sampler};
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
 use crate::server::base_env::BaseEnv;
@@ -143,6 +145,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     };
     let conversations = Conversations::open_sending(home.path(), outgoing);
     let (secrets_in, secrets) = watch::channel(Arc::new(KnownSecrets::default()));
+    let (http_in, http) = watch::channel(keeper::Status::Off);
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
     let (oauth, logged_in) = oauth(&home, masking.clone(), base.clone(), groups.inner.child());
@@ -176,8 +179,14 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config_in,
         handles: handles_in,
         builtins: builtins_in,
-        before: Box::new(before_config(masking, servers.clone(), store.clone())),
-        machine: findings::machine(paths.clone(), opening, store.health(), metrics.tracer().clone()),
+        before: Box::new(before_config(masking.clone(), servers.clone(), store.clone())),
+        machine: findings::machine(
+            paths.clone(),
+            opening,
+            store.health(),
+            metrics.tracer().clone(),
+            http.clone(),
+        ),
         store: store.clone(),
         groups: BTreeMap::new(),
     };
@@ -204,6 +213,12 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     first_catalog(&catalog).await;
     groups.inner.spawn_until_stop(events.clone().obey(config.clone()));
     let clients = Clients::default();
+    let sampling = Sampler::new(sampling::Around {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+    });
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
         config: config.clone(),
@@ -214,6 +229,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         store: store.clone(),
         metrics: metrics.clone(),
         stats: stats.clone(),
+        sampling,
         stopping: groups.accepting.stop_signal(),
     }));
     calls.restore_quota().await;
@@ -253,6 +269,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             test: servers.clone(),
             oauth,
             mask: Arc::new(move |text| redact.apply(text)),
+            http: http.clone(),
             shutdown: shutdown.clone(),
         }),
     };
@@ -267,6 +284,16 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         clients: clients.clone(),
         held: AtomicUsize::new(0),
     });
+    let keeper = keeper::Keeper {
+        config: config.clone(),
+        shared: shared.clone(),
+        folder: paths.state_dir.clone(),
+        masks: Box::new(move |token| masking.listener(token)),
+        status: http_in,
+        accepting: groups.accepting.child(),
+        sessions: groups.sessions.child(),
+    };
+    groups.accepting.spawn(keeper.run());
     let accepting = listener::serve(mcp, shared, groups.sessions.clone(), groups.accepting.stop_signal());
     groups.accepting.spawn(accepting);
     groups.inner.spawn_until_stop(occasions::on_change(watcher, reloader.clone()));
@@ -276,6 +303,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     #[cfg(feature = "otlp")]
     crate::telemetry::otlp::start(tracer.clone(), config.clone(), &groups.traces);
     groups.inner.spawn(findings::follow_traces(tracer, reloader.clone(), groups.inner.stop_signal()));
+    groups.inner.spawn(findings::follow_http(http, reloader.clone(), groups.inner.stop_signal()));
     groups.inner.spawn(findings::follow_store(store.health(), reloader.clone(), groups.inner.stop_signal()));
     if let Some(every) = sd_notify::watchdog_enabled() {
         let tell = || drop(sd_notify::notify(&[sd_notify::NotifyState::Watchdog]));

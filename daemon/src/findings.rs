@@ -5,6 +5,7 @@
 //! Promise: a finding goes away with its cause. May not touch: the files.
 
 use crate::config::{Finding, Severity};
+use crate::http::keeper;
 use crate::paths::Paths;
 use crate::reload::Reloader;
 use crate::store::{Keeping, StoreFinding, StoreHealth, TroubleKind};
@@ -19,6 +20,7 @@ pub fn machine(
     opening: Vec<StoreFinding>,
     health: watch::Receiver<StoreHealth>,
     tracer: Tracer,
+    http: watch::Receiver<keeper::Status>,
 ) -> Arc<dyn Fn() -> Vec<Finding> + Send + Sync> {
     Arc::new(move || {
         let mut findings = paths.exposed();
@@ -37,6 +39,7 @@ pub fn machine(
             hint: "approvals, pins and audit rows wait or are lost until this is mended".to_owned(),
         }));
         findings.extend(untraced(&tracer.status().borrow()));
+        findings.extend(unheard(&http.borrow()));
         findings
     })
 }
@@ -52,6 +55,43 @@ fn untraced(status: &Status) -> Option<Finding> {
         message: format!("traces do not reach their receiver: {trouble}"),
         hint: "start the receiver, or correct `endpoint`; calls are not held up".to_owned(),
     })
+}
+
+fn unheard(status: &keeper::Status) -> Option<Finding> {
+    let keeper::Status::Failed { reason, .. } = status else { return None };
+    Some(Finding {
+        severity: Severity::Error,
+        server: None,
+        file: None,
+        line: 0,
+        key: "hermesd.http.listen".to_owned(),
+        message: format!("the HTTP listener is not open: {reason}"),
+        hint: "choose another port, or end the program that has this one; it is tried again by itself"
+            .to_owned(),
+    })
+}
+
+/// Findings are part of the configuration in force: a listener that opens or fails is a reason to look again.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn follow_http(
+    mut status: watch::Receiver<keeper::Status>,
+    reloader: Reloader,
+    stop: CancellationToken,
+) {
+    let mut told = None;
+    loop {
+        let now = unheard(&status.borrow_and_update()).map(|finding| finding.message);
+        if now != told {
+            told = now;
+            reloader.poke();
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = status.changed() => if changed.is_err() { return },
+        }
+    }
 }
 
 /// The same for the receiver of traces.

@@ -401,7 +401,7 @@ pub(crate) fn let_go_of_stdio() -> io::Result<()> {
 pub fn close_nursery() {}
 
 #[cfg(target_os = "macos")]
-pub(crate) use mac::{mac_all_pids, mac_arguments, mac_boot_time, mac_executable, mac_process};
+pub(crate) use mac::{mac_all_pids, mac_arguments, mac_boot_time, mac_executable, mac_process, mac_resident};
 
 /// The process table of macOS, which has no /proc.
 #[cfg(target_os = "macos")]
@@ -423,24 +423,21 @@ mod mac {
         }
     }
 
+    /// What `proc_pidinfo` tells of a process. SAFETY: `T` must be the C struct of `flavor`.
+    unsafe fn pid_info<T>(pid: u32, flavor: i32) -> Option<T> {
+        // SAFETY: a C struct of numbers may be zero; the buffer is passed with its true size.
+        unsafe {
+            let mut info: T = zeroed();
+            let size = i32::try_from(size_of::<T>()).expect("a small struct");
+            let got = libc::proc_pidinfo(pid.cast_signed(), flavor, 0, (&raw mut info).cast(), size);
+            (got == size).then_some(info)
+        }
+    }
+
     /// One process and its real user id.
     pub(crate) fn mac_process(pid: u32) -> Option<(Process, u32)> {
-        // SAFETY: the buffer is exactly one proc_bsdinfo and its size is passed along.
-        let info = unsafe {
-            let mut info: libc::proc_bsdinfo = zeroed();
-            let size = i32::try_from(size_of::<libc::proc_bsdinfo>()).expect("a small struct");
-            let got = libc::proc_pidinfo(
-                pid.cast_signed(),
-                libc::PROC_PIDTBSDINFO,
-                0,
-                (&raw mut info).cast(),
-                size,
-            );
-            if got != size {
-                return None;
-            }
-            info
-        };
+        // SAFETY: proc_bsdinfo is the struct of this flavour.
+        let info: libc::proc_bsdinfo = unsafe { pid_info(pid, libc::PROC_PIDTBSDINFO) }?;
         // SAFETY: takes a number and no memory; what is not found gives -1.
         let sid = u32::try_from(unsafe { libc::getsid(pid.cast_signed()) }).unwrap_or(0);
         let name: Vec<u8> = info.pbi_comm.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0).collect();
@@ -456,18 +453,19 @@ mod mac {
         Some((process, info.pbi_ruid))
     }
 
+    /// Resident memory of a process in bytes.
+    pub(crate) fn mac_resident(pid: u32) -> Option<u64> {
+        // SAFETY: proc_taskinfo is the struct of this flavour.
+        unsafe { pid_info::<libc::proc_taskinfo>(pid, libc::PROC_PIDTASKINFO) }
+            .map(|info| info.pti_resident_size)
+    }
+
     fn sysctl(name: &mut [i32], buffer: &mut [u8]) -> Option<usize> {
         let mut len = buffer.len();
         // SAFETY: name and buffer are passed with their true lengths; nothing is set.
         let done = unsafe {
-            libc::sysctl(
-                name.as_mut_ptr(),
-                name.len() as u32,
-                buffer.as_mut_ptr().cast(),
-                &raw mut len,
-                ptr::null_mut(),
-                0,
-            )
+            let out = buffer.as_mut_ptr().cast();
+            libc::sysctl(name.as_mut_ptr(), name.len() as u32, out, &raw mut len, ptr::null_mut(), 0)
         };
         (done == 0).then_some(len)
     }

@@ -15,8 +15,10 @@ pub mod config;
 pub mod conversations;
 pub mod findings;
 pub mod guard;
+pub mod http;
 pub mod jsonrpc;
 pub mod learned;
+pub mod loopback;
 pub mod masking;
 pub mod names;
 pub mod observe;
@@ -26,6 +28,7 @@ pub mod policy;
 pub mod process;
 pub mod redact;
 pub mod reload;
+pub mod sampling;
 pub mod secret;
 pub mod server;
 pub mod session;
@@ -35,3 +38,8 @@ pub mod store;
 pub mod tasks;
 pub mod telemetry;
 pub mod watchdog;
+
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+#[path = "../../tests/harness/chat_api.rs"]
+mod chat_api;

@@ -34,6 +34,8 @@ struct Parts {
     configured: KnownSecrets,
     labels: RedactionLabels,
     logins: BTreeMap<ServerName, VecDeque<Secret>>,
+    /// The token that hermesd made for its own listener.
+    listener: Option<Secret>,
 }
 
 impl Masking {
@@ -73,13 +75,22 @@ impl Masking {
         self.publish(&parts);
     }
 
+    /// Takes over the generated token of the HTTP listener.
+    pub fn listener(&self, token: Secret) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.listener.as_ref() != Some(&token) {
+            parts.listener = Some(token);
+            self.publish(&parts);
+        }
+    }
+
     fn publish(&self, parts: &Parts) {
         let mut known = parts.configured.clone();
         // `env_pass` hands these to servers, which may print them.
         self.base.borrow().note_secrets(&mut known);
         #[cfg(feature = "otlp")]
         crate::telemetry::otlp::note_secrets(&mut known, &|name| std::env::var(name).ok());
-        for secret in parts.logins.values().flatten() {
+        for secret in parts.logins.values().flatten().chain(&parts.listener) {
             known.insert(secret.clone());
         }
         let redactor = Arc::new(Redactor::new(&known, parts.labels));
@@ -104,7 +115,9 @@ mod tests {
         let name = ServerName::new("s");
         masking.login(&name, &[Secret::new("access-0001"), Secret::new("tiny")]);
         masking.login(&name, &[Secret::new("access-0002")]);
+        masking.listener(Secret::new("token-of-the-listener"));
         masking.configured(&Config::default());
+        assert!(!redact.apply("token-of-the-listener").contains("listener"));
         let shown = redact.apply("access-0001 tiny access-0002");
         assert!(!shown.contains("access-000") && shown.contains("tiny"), "{shown}");
         for n in 0..100 {

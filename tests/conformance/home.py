@@ -16,7 +16,7 @@ import urllib.request
 
 
 class Daemon:
-    def __init__(self, hermesd, hermesctl, entry):
+    def __init__(self, hermesd, hermesctl, entry, section=None):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="hc")).resolve()
         for name in ("home", "user"):
             (self.root / name).mkdir()
@@ -25,7 +25,8 @@ class Daemon:
         self.env |= {"HOME": str(self.root / "user"), "USER": "tester", "LOGNAME": "tester", "SHELL": "/bin/sh"}
         self.env |= {"HERMES_HOME": str(self.root / "home"), "HERMESD_RUNTIME_DIR": str(self.root / "run")}
         config = self.root / "home/config.yaml"
-        config.write_text(json.dumps({"mcp_servers": {"s": entry}}, indent=2), encoding="utf-8")
+        whole = {"mcp_servers": {"s": entry}} | ({"hermesd": section} if section else {})
+        config.write_text(json.dumps(whole, indent=2), encoding="utf-8")
         config.chmod(0o600)
         self.binary = hermesd
         self.start()

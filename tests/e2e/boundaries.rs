@@ -39,7 +39,7 @@ fn rank(module: &str) -> Option<u8> {
     Some(match module {
         "session" | "http" => 6,
         "call" => 5,
-        "conversations" | "catalog" => 4,
+        "conversations" | "catalog" | "sampling" => 4,
         "policy" => 3,
         "server" | "store" => 2,
         "jsonrpc" | "redact" | "secret" | "config" => 1,

@@ -76,6 +76,28 @@ fn log_messages_go_by_the_level_of_each_client() {
     assert!(w.ctl(["logs", "w"]).succeeds().stdout.contains("db"), "the server's own log has every line");
 }
 
+/// A client that names no level hears what its own calls make the server say, as if it were alone with it.
+#[test]
+fn without_a_level_a_client_hears_of_its_own_calls() {
+    let w = world().server("w", script());
+    let _daemon = w.start();
+    let (mut a, mut b) = (w.client(&["w"]), w.client(&["w"]));
+    log(&mut a, &json!({"level": "info", "data": "of a"}), 0);
+    assert_eq!(a.wait_method(MESSAGE)["params"]["data"], "of a");
+    // As long as the call of the other one is fresh, nobody knows whose line it is.
+    wait_for("the other one hears of its own call", SOON, || {
+        log(&mut b, &json!({"level": "debug", "data": "too small"}), 0);
+        log(&mut b, &json!({"level": "warning", "data": "of b"}), 0);
+        b.text("mcp_w_echo", &json!({"text": "flush"}));
+        let heard = b.arrived(MESSAGE);
+        assert!(heard.iter().all(|line| line["params"]["data"] == "of b"), "{heard:?}");
+        !heard.is_empty()
+    });
+    a.text("mcp_w_echo", &json!({"text": "flush"}));
+    assert_eq!((a.arrived(MESSAGE), b.arrived(MESSAGE)), (vec![], vec![]));
+    assert_eq!(levels(&w), Vec::<String>::new(), "the server keeps its own level");
+}
+
 /// A line that a call of one client may have caused is not shown to another one.
 #[test]
 fn log_messages_of_a_call_stay_with_its_client() {

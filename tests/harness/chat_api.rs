@@ -4,7 +4,7 @@
 //! whole before they are answered; dropped, it ends its threads. May not touch: anything but its port.
 
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,6 +80,8 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     script: Box<Script>,
     ended: AtomicBool,
+    /// A client closed a connection whose request was held.
+    hung_up: AtomicBool,
     arrived: std::sync::Condvar,
 }
 
@@ -103,6 +105,7 @@ impl ChatApi {
             requests: Mutex::default(),
             script: Box::new(script),
             ended: AtomicBool::new(false),
+            hung_up: AtomicBool::new(false),
             arrived: std::sync::Condvar::new(),
         });
         let for_thread = Arc::clone(&shared);
@@ -151,6 +154,24 @@ impl ChatApi {
     }
 }
 
+impl ChatApi {
+    /// Waits until a client has closed the connection of a request that is held.
+    ///
+    /// # Panics
+    /// After 60 s.
+    #[track_caller]
+    pub fn wait_for_hang_up(&self) {
+        let requests = self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let hung_up = |_: &mut Vec<Recorded>| !self.shared.hung_up.load(Ordering::Acquire);
+        let (_guard, waited) = self
+            .shared
+            .arrived
+            .wait_timeout_while(requests, LIMIT, hung_up)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(!waited.timed_out(), "nobody hung up");
+    }
+}
+
 impl Drop for ChatApi {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
@@ -170,10 +191,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
     shared.arrived.notify_all();
     match (shared.script)(number, &request) {
         Reply::Cut => {}
-        Reply::Hold => {
-            let requests = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(shared.arrived.wait_while(requests, |_| !shared.ended.load(Ordering::Acquire)));
-        }
+        Reply::Hold => hold(&stream, shared),
         Reply::Json(status, headers, body) => {
             let body = body.to_string();
             let mut head = format!(
@@ -187,6 +205,24 @@ fn serve(stream: TcpStream, shared: &Shared) {
             let _ = (&stream).write_all(format!("{head}\r\n{body}").as_bytes());
         }
     }
+}
+
+/// Keeps the connection until the client closes it, or the platform ends.
+fn hold(mut stream: &TcpStream, shared: &Shared) {
+    // Only so that the end of the platform is noticed; nobody waits for it.
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+    while !shared.ended.load(Ordering::Acquire) {
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+    }
+    shared.hung_up.store(true, Ordering::Release);
+    // Under the lock, or one that is about to wait would miss it.
+    drop(shared.requests.lock());
+    shared.arrived.notify_all();
 }
 
 fn read(stream: &TcpStream) -> Option<Recorded> {

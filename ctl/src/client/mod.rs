@@ -115,7 +115,16 @@ impl Client {
     /// As all verbs here: [`Failure::Refused`] in the daemon's words, [`Failure::Unreachable`]
     /// when the connection broke.
     pub async fn status(&mut self) -> Result<pb::GetStatusResponse, Failure> {
-        let request = pb::GetStatusRequest { home: self.home.clone() };
+        let request = pb::GetStatusRequest { home: self.home.clone(), ..Default::default() };
+        answer(self.peer, self.stub.get_status(timed(request, AT_HAND)).await)
+    }
+
+    /// As [`status`](Self::status), with the memory of each server's processes.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn measured_status(&mut self) -> Result<pb::GetStatusResponse, Failure> {
+        let request = pb::GetStatusRequest { home: self.home.clone(), measure: true };
         answer(self.peer, self.stub.get_status(timed(request, AT_HAND)).await)
     }
 

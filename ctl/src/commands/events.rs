@@ -73,7 +73,7 @@ fn object(event: &pb::Event) -> Value {
 }
 
 /// One event for a person: when, cursor, what, where, and what was said.
-fn line(event: &pb::Event) -> String {
+pub(crate) fn line(event: &pb::Event) -> String {
     let body = body(event);
     let word = |name: &str| match body.get(name) {
         Some(Value::String(text)) => text.clone(),

@@ -9,13 +9,13 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
-mod events;
+pub(crate) mod events;
 mod login;
 mod logs;
 mod mcp;
 mod pins;
 mod reload;
-mod servers;
+pub(crate) mod servers;
 mod service;
 mod stats;
 mod status;
@@ -108,6 +108,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Audit(args) => audit::run(cx, args).await,
         Verb::Events(args) => events::run(cx, args).await,
         Verb::Stats(args) => stats::run(cx, &args).await,
+        Verb::Top => top(cx).await,
         Verb::Metrics => stats::metrics(cx).await,
         Verb::Pins(args) => pins::run(cx, args.action).await,
         Verb::Approvals(args) => approvals::run(cx, args.action).await,
@@ -120,6 +121,16 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Service(args) => service::run(cx, args.action),
         Verb::Completions { shell } => completions(shell),
         Verb::Demo(args) => demo::run(&args, cx.format),
+    }
+}
+
+async fn top(cx: &Context) -> Result<Done, Failure> {
+    match cx.format {
+        Format::Text => crate::top::run(&cx.home, cx.style).await,
+        Format::Json => {
+            put(&format!("{:#}\n", crate::top::snapshot(&cx.home).await?))?;
+            Ok(Done::Well)
+        }
     }
 }
 

@@ -43,7 +43,7 @@ fn report(cx: &Context, server: &pb::ServerStatus, wanted: pb::Phase) -> Result<
 }
 
 /// The state in words, the open breaker included.
-pub(super) fn state(server: &pb::ServerStatus) -> String {
+pub(crate) fn state(server: &pb::ServerStatus) -> String {
     let phase = json::phase_word(server.phase).replace('_', " ");
     match breaker(server) {
         Some(breaker) => format!("{phase}, {breaker}"),
@@ -52,7 +52,7 @@ pub(super) fn state(server: &pb::ServerStatus) -> String {
 }
 
 /// The breaker in words, unless it lets calls pass.
-fn breaker(server: &pb::ServerStatus) -> Option<String> {
+pub(crate) fn breaker(server: &pb::ServerStatus) -> Option<String> {
     let breaker = server.breaker.as_ref()?;
     match pb::BreakerState::try_from(breaker.state) {
         Ok(pb::BreakerState::Open) => {
@@ -64,7 +64,7 @@ fn breaker(server: &pb::ServerStatus) -> Option<String> {
 }
 
 /// How a state should strike the eye.
-pub(super) fn tone(server: &pb::ServerStatus) -> Tone {
+pub(crate) fn tone(server: &pb::ServerStatus) -> Tone {
     let open =
         server.breaker.as_ref().is_some_and(|breaker| breaker.state == i32::from(pb::BreakerState::Open));
     match pb::Phase::try_from(server.phase) {

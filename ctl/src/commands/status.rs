@@ -77,6 +77,7 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
     ];
     lines.extend(status.events.as_ref().map(events));
     lines.extend(status.traces.as_ref().map(traces));
+    lines.extend(status.http.as_ref().map(http));
     for line in lines {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
     }
@@ -112,6 +113,15 @@ fn traces(export: &pb::TraceExport) -> String {
         [(export.exported, "sent"), (export.waiting, "waiting"), (export.dropped + export.lost, "lost")];
     let figures: Vec<String> = figures.iter().map(|(count, what)| format!("{count} {what}")).collect();
     format!("traces         {} ({going}; spans: {})", export.endpoint, figures.join(", "))
+}
+
+fn http(listener: &pb::HttpListener) -> String {
+    let how = match (listener.trouble.is_empty(), listener.token.is_empty()) {
+        (false, _) => format!("not open: {}", listener.trouble),
+        (true, true) => "no token is asked for".to_owned(),
+        (true, false) => format!("token in {}", listener.token),
+    };
+    format!("http           {} ({how})", listener.url)
 }
 
 fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {

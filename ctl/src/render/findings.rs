@@ -58,6 +58,7 @@ mod tests {
             key: "command".into(),
             message: "is empty".into(),
             hint: "name a program".into(),
+            ..Default::default()
         };
         assert_eq!(
             render(&[warning, error]),

@@ -3,6 +3,7 @@
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
 use crate::config::{Finding, Severity};
 use crate::config::{RemoteKind, TransportConfig};
+use crate::http::keeper::{Status, TokenPlace};
 use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
@@ -92,6 +93,24 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
 
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// The HTTP listener; `None`: off.
+pub fn http(status: &Status) -> Option<pb::HttpListener> {
+    match status {
+        Status::Off => None,
+        Status::Open { url, token } => {
+            let token = match token {
+                TokenPlace::File(path) => path.display().to_string(),
+                TokenPlace::Config => "hermesd.http.token".to_owned(),
+                TokenPlace::Nowhere => String::new(),
+            };
+            Some(pb::HttpListener { url: url.clone(), token, trouble: String::new() })
+        }
+        Status::Failed { listen, reason } => {
+            Some(pb::HttpListener { url: listen.clone(), token: String::new(), trouble: reason.clone() })
+        }
+    }
 }
 
 /// Where traces go; `None`: nowhere.
@@ -231,6 +250,7 @@ pub fn finding(finding: &Finding, mask: Mask<'_>) -> pb::Finding {
         key: finding.key.clone(),
         message: mask(&finding.message),
         hint: mask(&finding.hint),
+        ..pb::Finding::default()
     }
 }
 

@@ -1,17 +1,19 @@
 //! One method an rpc, no logic: looks things up, asks an owner, converts the answer.
 
+use super::calls::{admin_identity, call_params};
 use super::consent;
 use super::convert::{self, Mask};
 use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
+use super::memory;
+use super::status;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
 use crate::conversations::watch::Watch;
 use crate::jsonrpc::reply::Reply;
-use crate::jsonrpc::splice::{ObjectWriter, one_line};
 use crate::names::{ProfileName, ServerName};
 use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
@@ -27,7 +29,6 @@ use crate::telemetry::stats::Stats;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_server::Control;
 use hermes_proto::shim::hello::Only;
-use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct Inner {
     pub watch: Watch,
     /// Everything counted.
     pub metrics: Metrics,
+    /// The HTTP listener.
+    pub http: watch::Receiver<crate::http::keeper::Status>,
     /// Figures by server and tool.
     pub stats: Stats,
     /// To be raised when pins were approved.
@@ -152,7 +155,7 @@ impl Inner {
         status
     }
 
-    fn all_servers(&self) -> Vec<pb::ServerStatus> {
+    pub(super) fn all_servers(&self) -> Vec<pb::ServerStatus> {
         let config = self.config.borrow().clone();
         let servers = self.servers.borrow().clone();
         let entries = config.servers.iter().map(|(name, entry)| match (servers.get(name), entry) {
@@ -195,29 +198,11 @@ impl Control for Admin {
     async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Answer<pb::GetStatusResponse> {
         let inner = &self.inner;
         inner.check_home(&request.get_ref().home)?;
-        let config = inner.config.borrow().clone();
-        Ok(Response::new(pb::GetStatusResponse {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_ms: convert::millis(inner.started.elapsed()),
-            home: inner.home.display().to_string(),
-            runtime_dir: inner.runtime_dir.display().to_string(),
-            config_file: config.file.display().to_string(),
-            config_state: inner.reloader.state(),
-            servers: inner.all_servers(),
-            clients: inner.clients.all().iter().map(|facts| convert::client(facts)).collect(),
-            findings: config
-                .findings
-                .iter()
-                .map(|finding| convert::finding(finding, inner.mask()))
-                .chain(diagnose::lost_lines(inner))
-                .chain(events::finding(inner))
-                .collect(),
-            conversations: inner.reloader.conversations(),
-            rss_bytes: diagnose::rss_bytes(),
-            events: Some(events::status(inner)),
-            traces: convert::traces(inner.metrics.tracer(), inner.mask()),
-        }))
+        let mut servers = inner.all_servers();
+        if request.get_ref().measure {
+            memory::measure(&mut servers).await;
+        }
+        Ok(Response::new(status::whole(inner, servers)))
     }
 
     async fn show_server(&self, request: Request<pb::ShowServerRequest>) -> Answer<pb::ShowServerResponse> {
@@ -274,7 +259,8 @@ impl Control for Admin {
         let request = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let call = ToolCall { timeout, ..ToolCall::of(request) };
         let identity = Arc::new(admin_identity(&view));
-        let caller = Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None };
+        let caller =
+            Caller { client: crate::call::ADMIN, identity, view, peer: None, hearer: None, inbox: None };
         let started = Instant::now();
         let reply = crate::call::run_call(&inner.calls, &caller, call, &|_| {}).await;
         let micros = convert::micros(started.elapsed());
@@ -468,33 +454,5 @@ impl Control for Admin {
         tracing::info!("shutdown asked for by an operator");
         self.inner.shutdown.cancel();
         Ok(Response::new(pb::ShutdownResponse {}))
-    }
-}
-
-/// Admin commands are this user's own (control.sock checks it); which process asked is not kept.
-fn admin_identity(view: &crate::catalog::snapshot::View) -> crate::store::Caller {
-    crate::store::Caller {
-        uid: Some(rustix::process::getuid().as_raw()),
-        pid: None,
-        executable: None,
-        profile: view.profile().clone(),
-        name: Some("hermesctl".to_owned()),
-        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-    }
-}
-
-fn call_params(name: &str, arguments: &str) -> Result<Box<RawValue>, Status> {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
-    let parsed: Result<&RawValue, _> = serde_json::from_str(arguments);
-    match parsed {
-        Ok(raw) if raw.get().starts_with('{') => {
-            let mut params = ObjectWriter::default();
-            params.string("name", name).member("arguments", &one_line(raw.get()));
-            Ok(params.finish())
-        }
-        Ok(_) => Err(Status::invalid_argument(
-            "arguments must be a JSON object\nhint: e.g. '{\"path\": \"/tmp\"}'",
-        )),
-        Err(error) => Err(Status::invalid_argument(format!("arguments are no JSON: {error}"))),
     }
 }

@@ -11,6 +11,7 @@ use crate::jsonrpc::reply::Reply;
 use crate::names::{ClientId, ProfileName, ServerName};
 use crate::policy::approvals::{Decision, Judge};
 use crate::redact::Redactor;
+use crate::sampling::{self, Sampler};
 use crate::secret::KnownSecrets;
 use crate::server::Servers;
 use crate::store::{self, Store};
@@ -45,20 +46,31 @@ fn rig(timeout: Duration) -> Rig {
     let catalog = Arc::new(build::build(&Config::default(), &[offer], &[]));
     let view = catalog.view(&ProfileName::new("default"), Only::All);
     let (store, _) = Store::open(&dir.path().join("hermesd.db"));
+    let redactor = Arc::new(Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain));
+    let redactor = watch::channel(redactor).1;
+    let metrics = Metrics::new("0", SystemTime::now(), None);
+    let config_in_force = watch::channel(Arc::new(Config::default())).1;
+    let sampling = Sampler::new(sampling::Around {
+        config: config_in_force.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+    });
     let path = CallPath::new(Surroundings {
         servers: watch::channel(Arc::new(Servers::new())).1,
-        config: watch::channel(Arc::new(Config::default())).1,
+        config: config_in_force,
         catalog: watch::channel(catalog).1,
         conversations: Conversations::open(dir.path()),
         seal: SealKey::random().unwrap(),
-        redactor: watch::channel(Arc::new(Redactor::new(&KnownSecrets::default(), RedactionLabels::Plain))).1,
-        metrics: Metrics::new("0", SystemTime::now(), None),
+        redactor,
+        metrics,
+        sampling,
         stats: Stats::default(),
         stopping: CancellationToken::new(),
         store,
     });
     let identity = store::Caller {
-        uid: None,
+        uid: Some(1000),
         pid: None,
         executable: None,
         profile: ProfileName::new("default"),
@@ -66,7 +78,7 @@ fn rig(timeout: Duration) -> Rig {
         version: None,
     };
     let identity = Arc::new(identity);
-    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None };
+    let caller = Caller { client: ClientId(1), view, identity, peer: None, hearer: None, inbox: None };
     Rig { path, config, caller, _dir: dir }
 }
 

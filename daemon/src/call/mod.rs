@@ -7,6 +7,7 @@
 
 mod answer;
 pub mod approval;
+pub mod asked;
 mod calendar;
 pub mod conversation;
 mod elicit;
@@ -23,6 +24,7 @@ pub mod retry;
 pub mod route;
 pub mod running;
 pub mod seal;
+mod sending;
 mod spans;
 mod steps;
 pub mod suspended;
@@ -37,23 +39,25 @@ use crate::catalog::snapshot::{ItemKind, Origin, Tool, View};
 use crate::config::BuiltinConfig;
 use crate::jsonrpc::era::Era;
 use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
-use crate::names::{ClientId, RawTool};
+use crate::names::ClientId;
 use crate::server::breaker::{Outcome, Turn};
 use crate::server::handle::ServerHandle;
 use crate::server::news::hearer::Hearer;
-use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireError, WireHandle};
+use crate::server::wire::questions::Unasked;
+use crate::server::wire::{Answer, WireError};
 use crate::store;
-use crate::telemetry::traces::{Kind, Span};
+use crate::telemetry::traces::Kind;
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
 use peer::Peer;
 use record::Record;
-use retry::{Decision, Trust};
 use route::Upstream;
+use sending::Sending;
 use serde_json::value::RawValue;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use trace::Trace;
 
@@ -70,6 +74,8 @@ pub struct Caller {
     pub peer: Option<Arc<dyn Peer>>,
     /// Where news of servers go; `None`: it wants none.
     pub hearer: Option<Arc<dyn Hearer>>,
+    /// Where servers that serve this client alone put what they ask outside of a call.
+    pub inbox: Option<mpsc::Sender<Unasked>>,
 }
 
 /// What a client wants to use.
@@ -108,6 +114,8 @@ pub struct ToolCall {
     pub cancel_reason: Arc<OnceLock<String>>,
     /// Idle limit instead of the server's own.
     pub timeout: Option<Duration>,
+    /// Under which number a subscription counts, where it is not that of the client.
+    pub follower: Option<ClientId>,
 }
 
 impl ToolCall {
@@ -125,6 +133,7 @@ impl ToolCall {
             asked: None,
             cancel_reason,
             timeout: None,
+            follower: None,
         }
     }
 }
@@ -257,7 +266,7 @@ where
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
     let progress = |params| progress(finish.progress(params));
-    let sending = Sending { handle: &handle, tool, raw, upstream: &upstream, call, idle };
+    let sending = Sending { path, caller, handle: &handle, tool, raw, upstream: &upstream, call, idle };
     let outcome = sending.at_most_once(record, &progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
     report(&handle, turn, &outcome);
@@ -343,124 +352,9 @@ fn report(handle: &ServerHandle, turn: Turn, outcome: &Result<Answer, CallError>
     }
 }
 
-/// One call on its last stretch.
-struct Sending<'a> {
-    handle: &'a ServerHandle,
-    tool: &'a Tool,
-    raw: &'a RawTool,
-    upstream: &'a Upstream,
-    call: &'a ToolCall,
-    idle: Duration,
-}
-
-impl Sending<'_> {
-    /// Sends, and once more where that cannot execute anything twice.
-    async fn at_most_once<S>(&self, record: &mut Record<'_>, progress: &S) -> Result<Answer, CallError>
-    where
-        S: Fn(Box<RawValue>) + Sync,
-    {
-        let trust = if self.handle.config().trust_annotations { Trust::Annotations } else { Trust::None };
-        let mut attempts = 1;
-        loop {
-            match self.once(record.span(), attempts, progress).await {
-                Err(CallError::Wire(error)) => {
-                    match retry::decide(&error, self.tool.hints.into(), trust, attempts) {
-                        Decision::Repeat => record.note("repeat", error.to_string()),
-                        Decision::NotExecuted | Decision::OutcomeUnknown => return Err(error.into()),
-                    }
-                }
-                other => return other,
-            }
-            attempts += 1;
-        }
-    }
-
-    /// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
-    async fn once<S>(&self, span: &Span, attempt: u32, progress: &S) -> Result<Answer, CallError>
-    where
-        S: Fn(Box<RawValue>) + Sync,
-    {
-        let wire = self.wire(span).await?;
-        let span = spans::attempt(span, self.handle, self.tool, self.raw, attempt);
-        let outcome = self.sent(&wire, &span, progress).await;
-        match &outcome {
-            Ok(answer) => spans::replied(span, answer),
-            Err(error) => span.fail(error.kind()),
-        }
-        outcome
-    }
-
-    /// A live connection; the wait for one shows in the trace.
-    async fn wire(&self, span: &Span) -> Result<WireHandle, CallError> {
-        if let Some(wire) = self.handle.live() {
-            return Ok(wire);
-        }
-        let waits = span.child(Kind::Internal, || "wait for server".into());
-        let wire = self.handle.ready(Instant::now() + self.idle).await;
-        waits.settle(&wire, |_| "not_ready");
-        Ok(wire?)
-    }
-
-    async fn sent<S>(&self, wire: &WireHandle, span: &Span, progress: &S) -> Result<Answer, CallError>
-    where
-        S: Fn(Box<RawValue>) + Sync,
-    {
-        let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
-        let trace = &self.call.trace;
-        let asked = utility::asked(self.tool, self.raw, self.upstream, trace, &trace.header(span));
-        let request = Request {
-            method: asked.method.into(),
-            params: Some(asked.params),
-            idle: self.idle,
-            cap: self.handle.config().call_cap().max(self.idle),
-            progress: wanted,
-        };
-        let flight = match asked.hole {
-            Some(hole) => wire.request_with_hole(request, hole)?,
-            None => wire.request(request)?,
-        };
-        let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
-        loop {
-            match flying.next().await {
-                CallEvent::Progress(params) => progress(params),
-                CallEvent::Done(outcome) => return Ok(outcome?),
-            }
-        }
-    }
-}
-
 /// The breaker's clock.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
-}
-
-/// A request under way that hands its client's reason to the server when it is dropped.
-struct Flying<'a> {
-    flight: Option<InFlight>,
-    reason: &'a OnceLock<String>,
-}
-
-impl Flying<'_> {
-    async fn next(&mut self) -> CallEvent {
-        let flight = self.flight.as_mut().expect("nobody asks after the end");
-        let event = flight.next().await;
-        if matches!(event, CallEvent::Done(_)) {
-            // Over: nothing is left to cancel.
-            self.flight = None;
-        }
-        event
-    }
-}
-
-impl Drop for Flying<'_> {
-    fn drop(&mut self) {
-        // The wire notices a dropped flight by itself; this only adds the client's own words.
-        if let (Some(flight), Some(reason)) =
-            (self.flight.take(), self.reason.get().filter(|r| !r.is_empty()))
-        {
-            flight.cancel(reason);
-        }
-    }
 }
 
 fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool) -> Outcome {

@@ -87,6 +87,11 @@ async fn respond(path: &CallPath, caller: &Caller, call: &ToolCall) -> Result<Va
     if !path.waiting().iter().any(visible) {
         return Err(format!("Approval not found: {id}"));
     }
+    if caller.identity.uid.is_none() && caller.client != ADMIN {
+        return Err("approvals cannot be answered over HTTP, where nobody knows which program asks; use \
+                    `hermesctl approvals respond`, or a client that is started with `hermesctl mcp serve`"
+            .to_owned());
+    }
     if let Some(pid) = caller.identity.pid
         && is_below_daemon(pid).await
     {

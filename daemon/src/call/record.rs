@@ -13,13 +13,11 @@ use super::{Caller, ToolCall, utility};
 use crate::catalog::snapshot::{ItemKind, Tool};
 use crate::config::AuditArguments;
 use crate::names::{RawTool, ServerName};
-use crate::redact::{Redactor, Scope};
 use crate::server::wire::Delivery;
 use crate::store::{Arguments, AuditRow, Decision, UnixMs};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::telemetry::stats::ToolStats;
 use crate::telemetry::traces::{Kind, Span};
-use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -161,21 +159,16 @@ impl Drop for Record<'_> {
         let sent = self.arguments.clone();
         if how == AuditArguments::Off || sent.arguments_len() <= LARGE {
             // A full lane is counted by the store and shown in status.
-            let _ = store.record(AuditRow { arguments: shown(how, &sent, &redactor), ..row });
+            let _ = store
+                .record(AuditRow { arguments: Arguments::of(how, sent.arguments_text(), &redactor), ..row });
         } else {
             tokio::task::spawn_blocking(move || {
-                store.record(AuditRow { arguments: shown(how, &sent, &redactor), ..row })
+                store.record(AuditRow {
+                    arguments: Arguments::of(how, sent.arguments_text(), &redactor),
+                    ..row
+                })
             });
         }
-    }
-}
-
-fn shown(how: AuditArguments, sent: &Upstream, redactor: &Redactor) -> Arguments {
-    let text = sent.arguments_text();
-    match how {
-        AuditArguments::Off => Arguments::Off,
-        AuditArguments::Hash => Arguments::Hash(Sha256::digest(text.as_bytes()).into()),
-        AuditArguments::Full => Arguments::Full(redactor.redact_json(text, Scope::Patterns).into_owned()),
     }
 }
 

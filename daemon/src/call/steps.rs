@@ -20,7 +20,9 @@ use crate::conversations::Conversations;
 use crate::names::{ClientId, ProfileName, RawTool, ServerName};
 use crate::policy::limits::{Ask, Limits};
 use crate::redact::Redactor;
+use crate::sampling::Sampler;
 use crate::server::Servers;
+use crate::server::handle::ServerHandle;
 use crate::server::news::followers::Followers;
 use crate::store::{Day, Store};
 use crate::telemetry::metrics::Metrics;
@@ -60,6 +62,8 @@ pub struct Surroundings {
     pub metrics: Metrics,
     /// Counts for `stats`.
     pub stats: Stats,
+    /// Answers servers that want a model.
+    pub sampling: Sampler,
     /// The daemon ends: nobody shall wait for an event any more.
     pub stopping: CancellationToken,
 }
@@ -133,12 +137,18 @@ impl CallPath {
             meters.retain(|name, _| !gone.contains(name));
             gone
         };
+        self.around.sampling.keep_servers(|server| configured.contains_key(server));
         lock(&self.validators).retain(|server, _| configured.contains_key(server));
         lock(&self.unchecked).retain(|server, _| configured.contains_key(server));
         for server in gone {
             self.around.metrics.forget(&server);
             self.around.stats.forget(&server);
         }
+    }
+
+    /// The configuration in force of a server that runs.
+    pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
+        self.around.servers.borrow().get(server).map(ServerHandle::config)
     }
 
     /// The profiles of the configuration in force. There from the first client on, unlike the catalogue.

@@ -340,6 +340,28 @@ mod tests {
     }
 
     #[test]
+    fn a_raw_name_that_is_taken_keeps_its_prefix() {
+        let mut config = Config::default();
+        let profile =
+            ProfileConfig { servers: Some(vec!["s".into()]), raw_names: true, ..ProfileConfig::default() };
+        config.daemon.profiles.insert(ProfileName::new("p"), profile);
+        let mut own = offer("s", &["a", "messages_read", "read_resource"], |_| {});
+        own.capabilities = Some(RawValue::from_string(r#"{"resources":{}}"#.into()).unwrap());
+        let catalog = build(&config, &[own], &[builtin("messages_read", true)]);
+        let names = names(&catalog, "p", Only::All);
+        assert!(
+            ["a", "messages_read", "mcp_s_messages_read", "read_resource"]
+                .iter()
+                .all(|n| names.contains(&(*n).to_owned())),
+            "{names:?}"
+        );
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        let view = catalog.view(&ProfileName::new("p"), Only::All);
+        assert!(matches!(view.tool("messages_read").unwrap().origin, Origin::Conversations { .. }));
+        assert_eq!(view.tool("read_resource").unwrap().kind, ItemKind::Tool);
+    }
+
+    #[test]
     fn the_same_offers_in_another_order_are_the_same_bytes() {
         let (a, b) = (offer("s", &["x", "y"], |_| {}), offer("t", &["z"], |_| {}));
         let one = build(&Config::default(), &[a.clone(), b.clone()], &[]);

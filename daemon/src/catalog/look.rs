@@ -34,6 +34,7 @@ const FOR_PROGRAMS: [&str; 12] = [
 
 /// What the phrases of the scan find in one server's texts; names of other servers are not looked for.
 pub fn phrases(offer: &Offer) -> Vec<String> {
+    let _kept = scan::keep();
     collect(offer, |text| scan::scan(text, &Foreign::default()))
 }
 

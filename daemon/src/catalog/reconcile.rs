@@ -10,7 +10,7 @@ use super::snapshot::Catalog;
 use super::vet::{self, Said, Stored, TextKind};
 use crate::config::Config;
 use crate::names::ServerName;
-use crate::policy::scan::Foreign;
+use crate::policy::scan::{self, Foreign};
 use crate::server::Servers;
 use crate::server::handle::ServerHandle;
 use crate::server::listing::{Item, ListKind, Listing};
@@ -20,12 +20,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long a catalogue waits for the pins; then they count as unreadable until the next try.
 const PINS_LIMIT: Duration = Duration::from_secs(2);
 /// When unreadable pins are tried again.
 const PINS_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long the phrases of the scan stay in memory after a text was looked through.
+const PHRASES_STAY: Duration = Duration::from_secs(20);
 
 /// Makes and publishes the catalogue.
 #[derive(Debug)]
@@ -63,6 +67,7 @@ impl Reconcile {
         let mut revision = 0;
         let mut known: HashMap<ServerName, Known> = HashMap::new();
         let mut pins = None;
+        let mut phrases = None;
         let mut told = BTreeSet::new();
         loop {
             let servers = self.servers.borrow_and_update().clone();
@@ -91,16 +96,18 @@ impl Reconcile {
                     }
                 });
             }
-            let work = Work { config, offers, current, builtins, pins, known, revision };
+            let work = Work { config, offers, current, builtins, pins, known, phrases, revision };
             let built = tokio::task::spawn_blocking(move || work.run()).await;
             let done = built.expect("building a catalogue does not panic");
             (pins, known, revision) = (done.pins, done.known, done.revision);
+            phrases = done.phrases;
             warn_once(&done.catalog, &mut told);
             self.publish.send_replace(Arc::new(done.catalog));
             if !self.keep(done.put, done.forget).await {
                 pins = None;
             }
             let retry = pins.is_none();
+            let since = Instant::now();
             // A beat is no reason to build anything.
             loop {
                 tokio::select! {
@@ -113,7 +120,11 @@ impl Reconcile {
                         Err(_) => return,
                     },
                     Some(()) = listings.next(), if !listings.is_empty() => {}
-                    () = tokio::time::sleep(PINS_AGAIN), if retry => {}
+                    () = tokio::time::sleep_until(since + PINS_AGAIN), if retry => {}
+                    () = tokio::time::sleep_until(since + PHRASES_STAY), if phrases.is_some() => {
+                        phrases = None;
+                        continue;
+                    }
                     Some(asked) = self.beats.recv() => {
                         // Whoever asked may be gone.
                         let _ = asked.send(());
@@ -180,6 +191,7 @@ struct Work {
     builtins: Arc<Vec<Builtin>>,
     pins: Option<Pins>,
     known: HashMap<ServerName, Known>,
+    phrases: Option<scan::Kept>,
     revision: u64,
 }
 
@@ -187,6 +199,7 @@ struct Done {
     catalog: Catalog,
     pins: Option<Pins>,
     known: HashMap<ServerName, Known>,
+    phrases: Option<scan::Kept>,
     revision: u64,
     put: Vec<(PinKey, crate::store::Pin)>,
     forget: Vec<PinKey>,
@@ -213,7 +226,7 @@ impl Work {
         }
         let revision = self.revision + 1;
         let catalog = build::build(&self.config, &self.offers, &self.builtins).numbered(revision);
-        Done { catalog, pins: self.pins, known: self.known, revision, put, forget }
+        Done { catalog, pins: self.pins, known: self.known, phrases: self.phrases, revision, put, forget }
     }
 
     /// Works out what is new since the last run; a text that did not change is not read again.
@@ -234,13 +247,16 @@ impl Work {
                     continue;
                 }
                 Some(old) if Arc::ptr_eq(&old.listing, listing) => old,
-                _ => Known {
-                    listing: listing.clone(),
-                    said: vet::said(offer),
-                    phrases: look::phrases(offer),
-                    foreign: Foreign::default(),
-                    names: Vec::new(),
-                },
+                _ => {
+                    self.phrases.get_or_insert_with(scan::keep);
+                    Known {
+                        listing: listing.clone(),
+                        said: vet::said(offer),
+                        phrases: look::phrases(offer),
+                        foreign: Foreign::default(),
+                        names: Vec::new(),
+                    }
+                }
             };
             about.names = look::names(offer, &foreign);
             about.foreign = foreign;

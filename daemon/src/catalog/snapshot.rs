@@ -14,7 +14,7 @@ use crate::names::{ExposedName, ProfileName, RawTool, ServerName};
 use hermes_proto::shim::hello::Only;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
@@ -243,7 +243,7 @@ impl Catalog {
         let kept = filter::apply(&config.tools, &names, Spelling::Either).visible;
         let tools = shown.into_iter().zip(kept).filter(|(_, keep)| *keep);
         let quota = Quota { per_day: config.quota_per_day, per_session: config.quota_per_session };
-        let tools = tools.map(|(tool, _)| exposed_for(config, tool)).collect();
+        let tools = under_their_names(config, tools.map(|(tool, _)| tool));
         let of = |items: &[Arc<Tool>]| {
             let shown = items.iter().filter(|item| shows(config, only, item));
             shown.map(|item| exposed_for(config, item)).collect()
@@ -288,6 +288,28 @@ fn exposed_for(profile: &ProfileConfig, tool: &Arc<Tool>) -> Arc<Tool> {
         }),
         _ => tool.clone(),
     }
+}
+
+/// Tools under the names that a profile uses. A raw name may be that of a conversation tool, or a utility's that of
+/// a tool: then the conversation tool has it, or the server's own one, and the other keeps its prefix.
+fn under_their_names<'a>(
+    profile: &ProfileConfig,
+    tools: impl Iterator<Item = &'a Arc<Tool>>,
+) -> Vec<Arc<Tool>> {
+    let tools: Vec<&Arc<Tool>> = tools.collect();
+    let is_ours = |tool: &Tool| matches!(tool.origin, Origin::Conversations { .. });
+    let mut taken: HashSet<ExposedName> =
+        tools.iter().filter(|tool| is_ours(tool)).map(|tool| tool.name.clone()).collect();
+    let mut named: Vec<Option<Arc<Tool>>> = vec![None; tools.len()];
+    let is_utility = |tool: &Tool| matches!(tool.kind, ItemKind::Utility(_));
+    for utilities in [false, true] {
+        for (at, tool) in tools.iter().enumerate().filter(|(_, tool)| is_utility(tool) == utilities) {
+            let raw = exposed_for(profile, tool);
+            let free = is_ours(tool) || taken.insert(raw.name.clone());
+            named[at] = Some(if free { raw } else { Arc::clone(tool) });
+        }
+    }
+    named.into_iter().zip(tools).map(|(named, tool)| named.unwrap_or_else(|| Arc::clone(tool))).collect()
 }
 
 /// The servers that a profile shows.

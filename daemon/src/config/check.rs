@@ -8,10 +8,10 @@ use super::daemon_section::{self, auxiliary, is_wrong_shape};
 use super::file::{self, Document, FileError, Kind, Map, Remark};
 use super::reader::{Cx, Field, Section, Sink, Surroundings};
 use super::{
-    Config, DaemonConfig, Finding, ServerEntry, Severity, TransportConfig, dotenv, interpolate, messaging,
-    server_entry, url, values,
+    Config, DaemonConfig, Finding, HttpListenConfig, ListenTokens, ServerEntry, Severity, TransportConfig,
+    dotenv, interpolate, messaging, server_entry, url, values,
 };
-use crate::names::ServerName;
+use crate::names::{ProfileName, ServerName};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -267,6 +267,7 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
     }
     own_listener(cx, root, &daemon, &mut servers);
     profiles(cx, root, &mut daemon, &servers);
+    token_profiles(cx, root, &mut daemon);
     let platforms = field("platforms").is_some();
     let Sink { mut findings, secrets } = sink.into_inner();
     sort(&mut findings);
@@ -390,6 +391,10 @@ fn profiles(cx: Cx<'_>, root: &Map, daemon: &mut DaemonConfig, servers: &BTreeMa
             cx.find(Severity::Warning, line("servers"), &format!("{path}.servers"), message, hint);
         }
         let count = profile.servers.as_ref().map_or(servers.len(), Vec::len);
+        if profile.raw_names && count == 1 {
+            // Without a list it is the one there is; a second entry makes a new configuration.
+            profile.servers.get_or_insert_with(|| servers.keys().map(ToString::to_string).collect());
+        }
         if profile.raw_names && count > 1 {
             profile.raw_names = false;
             let message = format!("`names: raw` needs a profile with a single server, this one has {count}");
@@ -402,6 +407,21 @@ fn profiles(cx: Cx<'_>, root: &Map, daemon: &mut DaemonConfig, servers: &BTreeMa
             );
         }
     }
+}
+
+/// A token of the HTTP listener names a profile that exists, or the listener stays closed.
+fn token_profiles(cx: Cx<'_>, root: &Map, daemon: &mut DaemonConfig) {
+    let Some(HttpListenConfig { tokens: ListenTokens::Given(tokens), .. }) = &daemon.http else { return };
+    let Some(unknown) = tokens.keys().find(|name| !daemon.profiles.contains_key(*name)) else { return };
+    let known = values::closest(unknown.as_str(), daemon.profiles.keys().map(ProfileName::as_str));
+    let hint = known.map_or_else(
+        || "add it to `hermesd.profiles`".to_owned(),
+        |known| format!("did you mean `{known}`? Otherwise add it to `hermesd.profiles`"),
+    );
+    let message = format!("there is no profile `{unknown}`; the listener stays closed");
+    let line = line_at(root, &["hermesd", "http", "token", unknown.as_str()]);
+    cx.find(Severity::Error, line, &format!("hermesd.http.token.{unknown}"), message, hint);
+    daemon.http = None;
 }
 
 #[cfg(test)]

@@ -8,10 +8,15 @@ use super::http_entry::{note_url, secret};
 use super::reader::{Field, Flag, Section};
 use super::server_entry::{SECOND, Utilities, approval, nonzero, set, tools};
 use super::{
-    AuditArguments, ConversationsMode, DaemonConfig, HttpListenConfig, OtlpConfig, ProfileConfig,
-    ProfileConversations, RedactionLabels, SamplingProviderConfig, url,
+    AuditArguments, ConversationsMode, DaemonConfig, HttpListenConfig, ListenTokens, OtlpConfig,
+    ProfileConfig, ProfileConversations, RedactionLabels, SamplingProviderConfig, url,
 };
 use crate::names::ProfileName;
+use crate::secret::Secret;
+use std::collections::BTreeMap;
+
+/// Shortest token of the HTTP listener in bytes.
+const MIN_TOKEN: usize = 16;
 
 /// Reads the section. `mcp_servers` in it is read elsewhere.
 pub(super) fn read(section: Section<'_>) -> DaemonConfig {
@@ -132,23 +137,62 @@ fn base_url(field: &Field<'_>) -> Option<String> {
 
 fn http(field: &Field<'_>) -> Option<HttpListenConfig> {
     let section = field.section()?;
-    let token = section.get("token").map(|f| secret(&f));
+    // A token that is written but cannot be used must not open the listener to everybody.
+    let tokens = section.get("token").map_or(Some(ListenTokens::Generated), |f| tokens(&f));
     let listen = listen(&section, "http");
     section.finish(&|_| None);
-    let listen = listen?;
-    // A token that is written but cannot be read must not open the listener to everybody.
-    let token = match token {
-        Some(token) => Some(token?),
-        None => None,
-    };
-    if token.is_none() && !is_local(&listen) {
+    let (listen, tokens) = (listen?, tokens?);
+    if !is_local(&listen) {
         field.error(
-            format!("`{listen}` is reachable by others and there is no token"),
-            "add `token`, or listen on 127.0.0.1",
+            format!("`{listen}` is reachable by other machines, and the token would travel in the clear"),
+            "listen on 127.0.0.1, and let ssh or a proxy with TLS carry it further",
         );
         return None;
     }
-    Some(HttpListenConfig { listen, token })
+    Some(HttpListenConfig { listen, tokens })
+}
+
+/// `token:` as one value, as `profile: value`, or `off`.
+fn tokens(field: &Field<'_>) -> Option<ListenTokens> {
+    if field.says_off() {
+        field.warn(
+            "every program of every user of this machine can use the listener".to_owned(),
+            "leave `token` out: hermesd makes one and keeps it in a private file",
+        );
+        return Some(ListenTokens::Open);
+    }
+    if !matches!(field.node.kind, Kind::Map(_)) {
+        let only = [(ProfileName::new("default"), token(field)?)];
+        return Some(ListenTokens::Given(only.into()));
+    }
+    let mut given: BTreeMap<ProfileName, Secret> = BTreeMap::new();
+    for (profile, field) in field.section()?.fields() {
+        let token = token(&field)?;
+        if given.values().any(|known| *known == token) {
+            field
+                .error("two profiles have the same token".to_owned(), "the token says which profile applies");
+            return None;
+        }
+        given.insert(ProfileName::new(profile), token);
+    }
+    if given.is_empty() {
+        field.error("`token` has no profile".to_owned(), "e.g. `token: {default: '${HERMESD_TOKEN}'}`");
+        return None;
+    }
+    Some(ListenTokens::Given(given))
+}
+
+fn token(field: &Field<'_>) -> Option<Secret> {
+    let token = secret(field)?;
+    let text = token.expose();
+    if text.len() < MIN_TOKEN || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        field.error(
+            format!("a token has at least {MIN_TOKEN} visible ASCII characters"),
+            "e.g. the output of `openssl rand -hex 32`, kept in .env",
+        );
+        return None;
+    }
+    Some(token)
 }
 
 fn metrics(field: &Field<'_>) -> Option<String> {

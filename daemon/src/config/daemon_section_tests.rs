@@ -53,6 +53,9 @@ fn raw_names_need_a_single_server_and_named_servers_must_exist() {
     let (key, daemon) = error("profiles: {p: {names: raw}}");
     assert_eq!(key, "hermesd.profiles.p.names");
     assert!(!daemon.profiles["p"].raw_names);
+    let single = checked("mcp_servers: {a: {command: x}}\nhermesd: {profiles: {p: {names: raw}}}\n", &[]);
+    let profile = &single.daemon.profiles["p"];
+    assert!(profile.raw_names && profile.servers.as_deref() == Some(&["a".to_owned()]));
     let finding = only(&with("profiles:\n  p:\n    servers: [aa]"), Severity::Warning);
     assert_eq!((finding.line, finding.key.as_str()), (5, "hermesd.profiles.p.servers"));
 }
@@ -109,31 +112,56 @@ fn the_sampling_provider_is_ours_or_the_auxiliary_one() {
     );
 }
 
+const TOKEN: &str = "abcdefgh-01234567";
+
 #[test]
-fn listeners_stay_on_this_machine_unless_there_is_a_token() {
-    let http = clean("http: {listen: 8765, token: abcdefgh}").http.expect("http");
-    assert_eq!(
-        (http.listen.as_str(), http.token.map(|t| t.expose().to_owned())),
-        ("127.0.0.1:8765", Some("abcdefgh".to_owned()))
-    );
+fn listeners_stay_on_this_machine() {
+    let http = clean("http: {listen: 8765}").http.expect("http");
+    assert_eq!((http.listen.as_str(), http.tokens), ("127.0.0.1:8765", ListenTokens::Generated));
     assert_eq!(clean("http: {listen: 'localhost:1'}").http.expect("http").listen, "localhost:1");
     assert_eq!(clean("http: {listen: '[::1]:1'}").http.expect("http").listen, "[::1]:1");
-    assert!(clean("http: {listen: '0.0.0.0:1', token: abcdefgh}").http.is_some());
     for off in ["http: off", "http: false", "http:"] {
         assert_eq!(clean(off).http, None);
     }
     for bad in [
         "http: {listen: '0.0.0.0:1'}",
-        "http: {token: abcdefgh}",
+        "http: {listen: '0.0.0.0:1', token: abcdefgh-01234567}",
+        "http: {token: abcdefgh-01234567}",
         "http: {listen: nonsense}",
         "http: {listen: ':99999'}",
     ] {
         assert_eq!(error(bad).1.http, None, "{bad}");
     }
-    // A token that cannot be resolved must not open the listener.
-    assert_eq!(error("http: {listen: 1, token: '${NO}'}").1.http, None);
     assert_eq!(clean("metrics: {listen: ':9464'}").metrics_listen.as_deref(), Some("127.0.0.1:9464"));
     assert_eq!(only(&with("metrics: {listen: '0.0.0.0:9464'}"), Severity::Warning).key, "hermesd.metrics");
+}
+
+#[test]
+fn a_token_names_its_profile_and_a_wrong_one_never_opens_the_listener() {
+    let given = |text: &str| match with(text).daemon.http.expect("http").tokens {
+        ListenTokens::Given(all) => {
+            all.into_iter().map(|(name, token)| format!("{name}={}", token.expose())).collect::<Vec<_>>()
+        }
+        other @ (ListenTokens::Generated | ListenTokens::Open) => panic!("{other:?}"),
+    };
+    assert_eq!(given(&format!("http: {{listen: 1, token: {TOKEN}}}")), [format!("default={TOKEN}")]);
+    assert!(knows(&with(&format!("http: {{listen: 1, token: {TOKEN}}}")), TOKEN));
+    let two =
+        format!("profiles: {{work: }}\nhttp: {{listen: 1, token: {{default: {TOKEN}, work: {TOKEN}-2}}}}");
+    assert_eq!(given(&two), [format!("default={TOKEN}"), format!("work={TOKEN}-2")]);
+    let open = with("http: {listen: 1, token: off}");
+    assert_eq!(only(&open, Severity::Warning).key, "hermesd.http.token");
+    assert_eq!(open.daemon.http.expect("http").tokens, ListenTokens::Open);
+    for bad in [
+        "http: {listen: 1, token: '${NO}'}",
+        "http: {listen: 1, token: short}",
+        "http: {listen: 1, token: 'with a space in it'}",
+        "http: {listen: 1, token: {default: abcdefgh-01234567, work: abcdefgh-01234567}}",
+        "http: {listen: 1, token: {}}",
+        "http: {listen: 1, token: {nobody: abcdefgh-01234567}}",
+    ] {
+        assert_eq!(error(bad).1.http, None, "{bad}");
+    }
 }
 
 #[test]

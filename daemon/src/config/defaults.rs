@@ -6,8 +6,8 @@
 use super::{
     ApprovalPolicy, AuditArguments, AuditConfig, BreakerConfig, BuiltinConfig, ConversationsMode,
     DaemonConfig, Detached, PinPolicy, ProfileConfig, ProtocolChoice, RedactResults, RedactionLabels,
-    SamplingConfig, SamplingLogLevel, ServerConfig, Sharing, StartMode, StdioConfig, ToolsConfig,
-    TransportConfig,
+    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, Sharing, StartMode, StdioConfig,
+    ToolsConfig, TransportConfig,
 };
 use crate::names::{ProfileName, ServerName};
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ impl Default for SamplingConfig {
             max_tool_rounds: 5,
             allowed_models: Vec::new(),
             log_level: SamplingLogLevel::Info,
+            prefer: SamplingPreference::Client,
         }
     }
 }

@@ -188,6 +188,18 @@ pub struct SamplingConfig {
     pub allowed_models: Vec<String>,
     /// Level of the log line for each request. Default info.
     pub log_level: SamplingLogLevel,
+    /// Who answers where both could. Default the client.
+    pub prefer: SamplingPreference,
+}
+
+/// `sampling.prefer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SamplingPreference {
+    /// The client whose call caused the request: its user sees it.
+    #[default]
+    Client,
+    /// `hermesd.sampling_provider`.
+    Provider,
 }
 
 /// `sampling.log_level`.
@@ -397,10 +409,21 @@ pub struct SamplingProviderConfig {
 /// `hermesd.http`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpListenConfig {
-    /// `host:port`, loopback unless a person insists.
+    /// `host:port`, loopback only.
     pub listen: String,
-    /// Bearer token clients must show.
-    pub token: Option<Secret>,
+    /// What clients must show.
+    pub tokens: ListenTokens,
+}
+
+/// `hermesd.http.token`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ListenTokens {
+    /// One that hermesd makes and keeps in a file of its own; profile `default`.
+    Generated,
+    /// None: whoever reaches the port is served, with profile `default`.
+    Open,
+    /// These, each for its profile. Never empty, no token twice.
+    Given(BTreeMap<ProfileName, Secret>),
 }
 
 /// `hermesd.otlp`.

@@ -6,8 +6,8 @@
 use super::reader::{Cx, Field, Flag, Section};
 use super::{
     ApprovalPolicy, BreakerConfig, Detached, PinPolicy, ProtocolChoice, RateLimitConfig, RedactResults,
-    SamplingConfig, SamplingLogLevel, ServerConfig, ServerEntry, Severity, Sharing, StartMode, ToolsConfig,
-    TransportConfig,
+    SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, ServerEntry, Severity, Sharing,
+    StartMode, ToolsConfig, TransportConfig,
 };
 use super::{file::Kind, http_entry, stdio_entry};
 use crate::names::ServerName;
@@ -241,6 +241,8 @@ fn sampling(field: &Field<'_>) -> SamplingConfig {
         ("warn", SamplingLogLevel::Warning),
     ];
     set(section.get("log_level").and_then(|f| f.choice(&levels)), &mut config.log_level);
+    let whom = [("client", SamplingPreference::Client), ("provider", SamplingPreference::Provider)];
+    set(section.get("prefer").and_then(|f| f.choice(&whom)), &mut config.prefer);
     section.finish(&|_| None);
     config
 }

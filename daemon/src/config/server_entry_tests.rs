@@ -78,7 +78,7 @@ fn sampling_may_be_null_false_or_a_mapping() {
     assert!(!with("sampling: false").sampling.enabled);
     assert!(with("sampling: true").sampling.enabled);
     let all = "sampling: {enabled: no, model: m, max_tokens_cap: '100', timeout: 5, max_rpm: 2.0, max_tool_rounds: 0, \
-               allowed_models: [a], log_level: debug}";
+               allowed_models: [a], log_level: debug, prefer: provider}";
     let wanted = SamplingConfig {
         enabled: false,
         model: Some("m".to_owned()),
@@ -88,6 +88,7 @@ fn sampling_may_be_null_false_or_a_mapping() {
         max_tool_rounds: 0,
         allowed_models: vec!["a".to_owned()],
         log_level: SamplingLogLevel::Debug,
+        prefer: SamplingPreference::Provider,
     };
     assert_eq!(with(all).sampling, wanted);
     assert!(refusal(&one(&["command: x", "sampling: {max_rpm: nan}"], &[]), "s").contains("nan"));

@@ -30,8 +30,6 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         }
     }
     let sections = [
-        ("sampling_provider", config.daemon.sampling_provider.is_some()),
-        ("http", config.daemon.http.is_some()),
         // Without the exporter in this build nothing would come of it.
         ("otlp", !cfg!(feature = "otlp") && config.daemon.otlp.is_some()),
     ];

@@ -56,6 +56,16 @@ impl LogLevel {
     }
 }
 
+/// Which log lines a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// It named no level: those of its own calls, at whatever level the server has (MCP 2025-11-25, Logging: the
+    /// server may decide then).
+    OwnCalls,
+    /// Everything from this level on that is not another client's.
+    From(LogLevel),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

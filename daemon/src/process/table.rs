@@ -81,6 +81,11 @@ pub fn uid(pid: u32) -> Option<u32> {
     system::uid(pid)
 }
 
+/// Memory that `pid` holds now, in bytes; pages that it shares with others count in full.
+pub fn resident(pid: u32) -> Option<u64> {
+    system::resident(pid)
+}
+
 /// Names this boot of the machine; `None` when the system does not say.
 pub fn boot_id() -> Option<String> {
     system::boot_id()
@@ -190,6 +195,13 @@ mod system {
             .ok()
     }
 
+    pub(super) fn resident(pid: u32) -> Option<u64> {
+        // Sizes in pages: all, resident, shared, ...
+        let sizes = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+        let pages: u64 = sizes.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(pages * rustix::param::page_size() as u64)
+    }
+
     pub(super) fn boot_id() -> Option<String> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
@@ -215,7 +227,7 @@ mod system {
 #[cfg(target_os = "macos")]
 mod system {
     use super::*;
-    use crate::guard::{mac_all_pids, mac_arguments, mac_boot_time, mac_process};
+    use crate::guard::{mac_all_pids, mac_arguments, mac_boot_time, mac_process, mac_resident};
     use rustix::process::kill_process;
 
     pub(super) fn one(pid: u32) -> Option<Process> {
@@ -236,6 +248,10 @@ mod system {
 
     pub(super) fn uid(pid: u32) -> Option<u32> {
         mac_process(pid).map(|(_, uid)| uid)
+    }
+
+    pub(super) fn resident(pid: u32) -> Option<u64> {
+        mac_resident(pid)
     }
 
     pub(super) fn boot_id() -> Option<String> {

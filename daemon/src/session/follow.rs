@@ -6,13 +6,14 @@
 use super::methods::Negotiated;
 use super::modern::Heard;
 use super::outbox::Outbox;
-use super::requests::{Modern, Plain};
 use super::resume::Resumed;
 use super::streams::Streams;
 use super::subscriptions::{Agreed, Begin, MAX, Subscriptions};
 use super::task::Session;
 use crate::call::CallPath;
 use crate::call::follow::Source;
+use crate::jsonrpc::era;
+use crate::jsonrpc::log_level::Verbosity;
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter, push_string};
 use crate::server::news::hearer::{Hearer, LogLine};
@@ -26,20 +27,19 @@ use tokio::time::Instant;
 pub(super) struct Ears {
     outbox: Outbox,
     calls: Arc<CallPath>,
-    /// Streams that carry news, each under its own id.
-    streams: Streams,
-    /// Resources that are followed by `resources/subscribe`.
-    plain: Plain,
+    /// Where news of resources go, each under the stream's own id; `None`: they go as they are.
+    streams: Option<Streams>,
 }
 
 impl Ears {
-    pub(super) fn of(outbox: &Outbox, calls: &Arc<CallPath>, modern: &Modern) -> Arc<dyn Hearer> {
-        Arc::new(Self {
-            outbox: outbox.clone(),
-            calls: calls.clone(),
-            streams: modern.streams.clone(),
-            plain: modern.plain.clone(),
-        })
+    /// For what a session follows.
+    pub(super) fn of(outbox: &Outbox, calls: &Arc<CallPath>) -> Arc<dyn Hearer> {
+        Arc::new(Self { outbox: outbox.clone(), calls: calls.clone(), streams: None })
+    }
+
+    /// For what streams follow.
+    pub(super) fn of_streams(outbox: &Outbox, calls: &Arc<CallPath>, streams: &Streams) -> Arc<dyn Hearer> {
+        Arc::new(Self { outbox: outbox.clone(), calls: calls.clone(), streams: Some(streams.clone()) })
     }
 }
 
@@ -50,9 +50,11 @@ impl Hearer for Ears {
         // Masked first: the client must find its own URI again, whatever it looks like.
         let masked = self.calls.masked(params);
         let params = Members::parse(&masked).unwrap_or_default().with("uri", &quoted);
-        self.streams.updated(uri, &params).into_iter().for_each(|line| self.outbox.notify(line));
-        if self.plain.has(uri) {
-            self.outbox.notify(notification("notifications/resources/updated", &params));
+        match &self.streams {
+            None => self.outbox.notify(notification("notifications/resources/updated", &params)),
+            Some(streams) => {
+                streams.updated(uri, &params).into_iter().for_each(|line| self.outbox.notify(line))
+            }
         }
     }
 
@@ -74,7 +76,6 @@ impl Session {
     pub(super) fn go_on(&mut self, mut resumed: Resumed) {
         self.modern.resume(std::mem::take(&mut resumed.streams));
         self.subscriptions = Subscriptions::restored(std::mem::take(&mut resumed.subscriptions));
-        self.subscriptions.agreed().for_each(|(named, _)| self.modern.plain.add(named));
         self.state = Negotiated::resumed(resumed);
         self.remember();
         if self.state.revision.is_none() {
@@ -135,10 +136,7 @@ impl Session {
         // What the view does not show is answered by the road, like any other unknown resource.
         let Some(resource) = self.view.natives().resource(named) else { return Ok(()) };
         match self.subscriptions.begin(named, Source::of(&resource)) {
-            Begin::Ask => {
-                self.modern.plain.add(named);
-                Ok(())
-            }
+            Begin::Ask => Ok(()),
             Begin::Already => Err(Reply::Result(ObjectWriter::default().finish())),
             Begin::Full => {
                 let text = format!(
@@ -153,7 +151,7 @@ impl Session {
     pub(super) fn ended_following(&mut self, named: &str, agreed: Agreed) {
         let known = self.subscriptions.has(named);
         if let Some(source) = self.subscriptions.ended(named, agreed) {
-            self.let_go(named, &source);
+            self.shared.calls.unfollow(self.facts.id, &source);
         } else if !known
             && !self.modern.followed.has(named)
             && let Some(resource) = self.view.natives().resource(named)
@@ -169,16 +167,8 @@ impl Session {
     /// `resources/unsubscribe`.
     pub(super) fn stop_following(&mut self, named: &str) {
         if let Some(source) = self.subscriptions.remove(named) {
-            self.let_go(named, &source);
+            self.shared.calls.unfollow(self.facts.id, &source);
             self.remember();
-        }
-    }
-
-    /// `resources/subscribe` does not want a resource any more; a stream may.
-    fn let_go(&self, named: &str, source: &Source) {
-        self.modern.plain.remove(named);
-        if !self.modern.followed.has(named) {
-            self.shared.calls.unfollow(self.facts.id, source);
         }
     }
 
@@ -186,24 +176,30 @@ impl Session {
     /// that there are now, and nothing else.
     fn follow_on(&mut self) {
         let id = self.facts.id;
-        let mut hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
-        hidden.extend(self.modern.followed.only_seen(|server| self.view.sees(server)));
+        let hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
         hidden.iter().for_each(|source| self.shared.calls.unfollow(id, source));
-        for (named, source) in self.subscriptions.agreed().chain(self.modern.followed.agreed()) {
+        for (named, source) in self.subscriptions.agreed() {
             self.shared.calls.follow_on(id, named, source, &self.ears);
         }
         if !hidden.is_empty() {
             self.remember();
         }
+        self.streams_follow_on();
         self.listen();
     }
 
-    /// Tells the servers in view from which level on this client wants log lines.
+    /// Tells the servers in view which log lines this client wants.
     pub(super) fn listen(&self) {
-        let session = self.state.log_level.filter(|_| self.state.revision.is_some());
-        let level = session.into_iter().chain(self.modern.level()).min();
-        if level.is_some() || self.modern.heard == Heard::Before {
-            self.shared.calls.listen(self.facts.id, &self.view, level, &self.ears);
+        let session = self.state.revision.and_then(era::known);
+        let session = session.map(|_| self.state.log_level.map_or(Verbosity::OwnCalls, Verbosity::From));
+        // From 2026-07-28 on a request that names no level gets no log lines.
+        let wish = match (session, self.modern.level()) {
+            (Some(Verbosity::From(one)), Some(other)) => Some(Verbosity::From(one.min(other))),
+            (Some(Verbosity::OwnCalls) | None, Some(level)) => Some(Verbosity::From(level)),
+            (session, None) => session,
+        };
+        if wish.is_some() || self.modern.heard == Heard::Before {
+            self.shared.calls.listen(self.facts.id, &self.view, wish, &self.ears);
         }
     }
 }

@@ -92,6 +92,7 @@ async fn serve_one(mut stream: UnixStream, shared: Arc<Shared>, stop: Cancellati
     };
     let ended =
         Session::new(shared.clone(), facts, stream, &hello, identity, prefix.into(), rest).run(stop).await;
+    shared.clients.leave(id);
     shared.calls.forget_client(id);
     match ended {
         Ended::NotReading => {
@@ -144,7 +145,7 @@ fn check(shared: &Shared, hello: &Hello) -> Result<(), Welcome> {
 }
 
 /// Random, so that an id the daemon makes means nothing on another connection.
-fn id_prefix() -> String {
+pub fn id_prefix() -> String {
     let mut bytes = [0u8; 6];
     // Without randomness the prefix is only less unlikely, never wrong.
     let _ = getrandom::fill(&mut bytes);

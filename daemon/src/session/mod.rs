@@ -11,6 +11,7 @@ pub mod batch;
 pub mod clients;
 mod follow;
 pub mod inbound;
+mod inbox;
 pub mod listener;
 pub mod methods;
 pub mod modern;

@@ -5,7 +5,7 @@
 //! answers look ([`modern`]), what streams say ([`streams`](super::streams)).
 
 use super::batch::Batch;
-use super::follow::notification;
+use super::follow::{Ears, notification};
 use super::methods::{self, Negotiated, Route};
 use super::modern::{self, Heard, Keep, Opening};
 use super::outbox::HARD_LIMIT;
@@ -20,11 +20,12 @@ use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::log_level::LogLevel;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::Members;
+use crate::names::ClientId;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -41,8 +42,9 @@ pub(super) struct Modern {
     pub(super) streams: Streams,
     /// Resources that streams follow.
     pub(super) followed: Subscriptions,
-    /// Resources that are followed by `resources/subscribe`.
-    pub(super) plain: Plain,
+    /// Under which number streams follow resources: news for one stream end with it, whoever else of this
+    /// client follows the same. `None`: there was no stream yet.
+    follower: Option<ClientId>,
     /// Levels of log lines that open requests want, with how many want them.
     levels: BTreeMap<LogLevel, u32>,
     /// The level of a request that is over: its lines may still be on their way.
@@ -67,26 +69,6 @@ impl Modern {
     /// When lines of a request that is over are not to be expected any more.
     pub(super) fn quiet_at(&self) -> Option<std::time::Instant> {
         self.lingering.map(|(_, until)| until.into_std())
-    }
-}
-
-/// URIs that the session and its ears both know.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Plain {
-    uris: Arc<Mutex<BTreeSet<String>>>,
-}
-
-impl Plain {
-    pub(super) fn add(&self, uri: &str) {
-        self.uris.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
-    }
-
-    pub(super) fn remove(&self, uri: &str) {
-        self.uris.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
-    }
-
-    pub(super) fn has(&self, uri: &str) -> bool {
-        self.uris.lock().unwrap_or_else(PoisonError::into_inner).contains(uri)
     }
 }
 
@@ -224,14 +206,9 @@ impl Session {
         }));
     }
 
+    /// This client, which can be asked in no way but its own.
     fn modern_caller(&self) -> Caller {
-        Caller {
-            client: self.facts.id,
-            view: self.view.clone(),
-            identity: self.identity.clone(),
-            peer: None,
-            hearer: Some(self.ears.clone()),
-        }
+        Caller { peer: None, inbox: None, ..self.caller() }
     }
 
     /// An open request that wanted log lines is over.
@@ -273,6 +250,8 @@ impl Session {
             self.answer(id.raw(), &Reply::error(INVALID_REQUEST, &text), batch);
             return;
         }
+        let follower = *self.modern.follower.get_or_insert_with(|| self.shared.clients.next_id());
+        let ears = Ears::of_streams(&self.outbox, &self.shared.calls, &self.modern.streams);
         let mut asked = FuturesUnordered::new();
         let mut agreed = BTreeSet::new();
         for uri in uris {
@@ -280,9 +259,10 @@ impl Session {
             let Some(resource) = self.view.natives().resource(&uri) else { continue };
             match self.modern.followed.begin(&uri, Source::of(&resource)) {
                 Begin::Ask => {
-                    let (calls, caller) = (self.shared.calls.clone(), self.modern_caller());
+                    let calls = self.shared.calls.clone();
+                    let caller = Caller { hearer: Some(ears.clone()), ..self.modern_caller() };
                     asked.push(async move {
-                        let call = methods::following(&uri);
+                        let call = ToolCall { follower: Some(follower), ..methods::following(&uri) };
                         let reply = crate::call::run_call(&calls, &caller, call, &|_| {}).await;
                         (uri, matches!(reply, Reply::Result(_)))
                     });
@@ -319,7 +299,7 @@ impl Session {
         for uri in wanted {
             let how = if agreed.contains(&uri) { Agreed::Yes } else { Agreed::No };
             if let Some(source) = self.modern.followed.ended(&uri, how) {
-                self.stream_lets_go(&uri, &source);
+                self.stream_lets_go(&source);
             }
         }
         for line in self.modern.streams.open(key, agreed) {
@@ -333,15 +313,34 @@ impl Session {
         let Some(uris) = self.modern.streams.close(key) else { return };
         for uri in uris {
             if let Some(source) = self.modern.followed.remove(&uri) {
-                self.stream_lets_go(&uri, &source);
+                self.stream_lets_go(&source);
             }
         }
         self.remember();
     }
 
-    fn stream_lets_go(&self, uri: &str, source: &Source) {
-        if !self.subscriptions.has(uri) {
-            self.shared.calls.unfollow(self.facts.id, source);
+    fn stream_lets_go(&self, source: &Source) {
+        if let Some(follower) = self.modern.follower {
+            self.shared.calls.unfollow(follower, source);
+        }
+    }
+
+    /// After a new catalogue: streams follow what is still seen, at the servers that there are now.
+    pub(super) fn streams_follow_on(&mut self) {
+        let Some(follower) = self.modern.follower else { return };
+        for source in self.modern.followed.only_seen(|server| self.view.sees(server)) {
+            self.shared.calls.unfollow(follower, &source);
+        }
+        let ears = Ears::of_streams(&self.outbox, &self.shared.calls, &self.modern.streams);
+        for (named, source) in self.modern.followed.agreed() {
+            self.shared.calls.follow_on(follower, named, source, &ears);
+        }
+    }
+
+    /// The session is over: nobody hears of what its streams followed.
+    pub(super) fn forget_streams(&self) {
+        if let Some(follower) = self.modern.follower {
+            self.shared.calls.forget_client(follower);
         }
     }
 

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
 use super::follow::Ears;
 use super::inbound::{self, ClientMessage};
+use super::inbox::Inbox;
 use super::methods::{self, Negotiated, Route};
 use super::modern::{self, EraOf};
 use super::outbox::Outbox;
@@ -125,6 +126,7 @@ pub struct Session {
     lines: LineBuffer,
     pub(super) outbox: Outbox,
     asks: Asks,
+    inbox: Inbox,
     pub(super) calls: FuturesUnordered<CallFuture>,
     pub(super) cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
@@ -160,8 +162,7 @@ impl Session {
         let mut buffer = LineBuffer::new(DEFAULT_MAX_LINE);
         buffer.push(&lines);
         let outbox = Outbox::default();
-        let modern = Modern::default();
-        let ears = Ears::of(&outbox, &shared.calls, &modern);
+        let ears = Ears::of(&outbox, &shared.calls);
         let mut session = Self {
             shared,
             facts,
@@ -169,6 +170,7 @@ impl Session {
             identity: Arc::new(identity),
             asks: Asks::new(prefix.clone(), outbox.clone()),
             prefix,
+            inbox: Inbox::default(),
             profile,
             only: hello.only,
             lines: buffer,
@@ -181,7 +183,7 @@ impl Session {
             view,
             announce: Announce::default(),
             subscriptions: Subscriptions::default(),
-            modern,
+            modern: Modern::default(),
             ears,
             parsing: None,
             client_done: false,
@@ -225,6 +227,10 @@ impl Session {
                     self.message(message, None);
                     self.take_lines();
                 }
+                asked = self.inbox.next() => {
+                    let caller = self.caller();
+                    self.inbox.begin(asked, self.shared.calls.clone(), caller);
+                }
                 changed = self.catalog.changed() => match changed {
                     Ok(()) => self.catalog_changed(),
                     Err(_) => break Ended::Stopping,
@@ -259,8 +265,8 @@ impl Session {
             self.last_flush();
         }
         self.asks.end();
+        self.forget_streams();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
-        self.shared.clients.leave(self.facts.id);
         ended
     }
 
@@ -413,10 +419,7 @@ impl Session {
         let sink = self.progress_sink(&call);
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
-        let identity = self.identity.clone();
-        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
-        let (peer, hearer) = (Some(peer), Some(self.ears.clone()));
-        let caller = Caller { client: self.facts.id, view: self.view.clone(), identity, peer, hearer };
+        let caller = self.caller();
         let calls = self.shared.calls.clone();
         let key = id.key().clone();
         let raw_id: Box<str> = id.raw().into();
@@ -440,6 +443,19 @@ impl Session {
             };
             Finished { key, raw_id, reply, batch, bytes, after }
         }));
+    }
+
+    /// This client, for a call or a question.
+    pub(super) fn caller(&self) -> Caller {
+        let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
+        Caller {
+            client: self.facts.id,
+            view: self.view.clone(),
+            identity: self.identity.clone(),
+            peer: Some(peer),
+            hearer: Some(self.ears.clone()),
+            inbox: Some(self.inbox.sender()),
+        }
     }
 
     fn finished(&mut self, done: Finished) {

@@ -6,8 +6,11 @@
 
 use super::time::UnixMs;
 use super::{Recorded, Shared, Store};
+use crate::config::AuditArguments;
 use crate::names::{ProfileName, ServerName};
+use crate::redact::{Redactor, Scope};
 use rusqlite::{Connection, OptionalExtension, Transaction};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +46,17 @@ pub enum Arguments {
     Hash([u8; 32]),
     /// The redacted text; stored up to [`ARGUMENTS_LIMIT`].
     Full(String),
+}
+
+impl Arguments {
+    /// `text`, as far as `how` wants it. Costs as much as masking the whole of it.
+    pub fn of(how: AuditArguments, text: &str, redactor: &Redactor) -> Self {
+        match how {
+            AuditArguments::Off => Self::Off,
+            AuditArguments::Hash => Self::Hash(Sha256::digest(text.as_bytes()).into()),
+            AuditArguments::Full => Self::Full(redactor.redact_json(text, Scope::Patterns).into_owned()),
+        }
+    }
 }
 
 /// One step of the path of a call that decided something.

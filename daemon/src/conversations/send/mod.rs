@@ -29,9 +29,7 @@ mod telegram;
 mod whatsapp;
 
 #[cfg(test)]
-#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
-#[path = "../../../../tests/harness/chat_api.rs"]
-mod chat_api;
+use crate::chat_api;
 #[cfg(test)]
 mod tests;
 

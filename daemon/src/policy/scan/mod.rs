@@ -12,6 +12,7 @@ mod phrases;
 
 use normalise::Normalised;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Characters of an excerpt.
 const MAX_EXCERPT: usize = 160;
@@ -142,7 +143,19 @@ fn has_inner_capital(name: &str) -> bool {
     name.bytes().zip(name.bytes().skip(1)).any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase())
 }
 
-/// Looks through one text; at most one finding of a kind, in the order of [`Kind`].
+/// Keeps the compiled phrases (5 MB) in memory, for whoever looks through many texts.
+#[derive(Debug)]
+pub struct Kept {
+    _phrases: Arc<patterns::Compiled>,
+}
+
+/// Compiles the phrases if nobody keeps them: tens of milliseconds.
+pub fn keep() -> Kept {
+    Kept { _phrases: patterns::compiled() }
+}
+
+/// Looks through one text; at most one finding of a kind, in the order of [`Kind`]. Compiles the phrases
+/// first unless somebody keeps them ([`keep`]).
 pub fn scan(text: &str, foreign: &Foreign) -> Vec<Finding> {
     let text = &text[..floor_border(text, MAX_SCANNED)];
     let plain = Normalised::of(text);

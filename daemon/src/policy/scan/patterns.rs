@@ -1,11 +1,14 @@
 //! The first table of phrases, and the search. Each runs on the normalised text, in lower case, on the
 //! linear engine.
+//!
+//! Compiled phrases and their tables take 5 MB, and most daemons need them a few times a day: they live
+//! as long as somebody holds [`Compiled`].
 
 use super::normalise::Normalised;
 use super::phrases::{MORE, MORE_LINES, WIDER};
 use super::{Finding, Kind, excerpt};
 use regex::bytes::{Regex, RegexBuilder};
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Phrases on the text without line ends.
 const FLAT: [(Kind, &str); 43] = [
@@ -141,8 +144,25 @@ const LINES: [(Kind, &str); 2] = [
     (Kind::SystemPrompt, r"(?m)^ ?\[ ?(?:system|admin|developer)(?: (?:message|note|prompt))? ?\]"),
 ];
 
-static FLAT_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&FLAT, &MORE, &WIDER]));
-static LINE_PATTERNS: LazyLock<Vec<(Kind, Regex)>> = LazyLock::new(|| compile(&[&LINES, &MORE_LINES]));
+/// All phrases, ready to search with.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    flat: Vec<(Kind, Regex)>,
+    lines: Vec<(Kind, Regex)>,
+}
+
+static COMPILED: Mutex<Weak<Compiled>> = Mutex::new(Weak::new());
+
+/// What somebody holds already, else compiled now (tens of milliseconds).
+pub(super) fn compiled() -> Arc<Compiled> {
+    let mut held = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    held.upgrade().unwrap_or_else(|| {
+        let flat = compile(&[&FLAT, &MORE, &WIDER]);
+        let made = Arc::new(Compiled { flat, lines: compile(&[&LINES, &MORE_LINES]) });
+        *held = Arc::downgrade(&made);
+        made
+    })
+}
 
 fn compile(tables: &[&[(Kind, &str)]]) -> Vec<(Kind, Regex)> {
     let compiled = |(kind, text): &(Kind, &str)| {
@@ -158,7 +178,8 @@ fn compile(tables: &[&[(Kind, &str)]]) -> Vec<(Kind, Regex)> {
 
 /// Adds a finding for each phrase in `text`.
 pub(super) fn search(text: &Normalised, found: &mut Vec<Finding>) {
-    for (patterns, text) in [(&*FLAT_PATTERNS, &text.flat), (&*LINE_PATTERNS, &text.lines)] {
+    let compiled = compiled();
+    for (patterns, text) in [(&compiled.flat, &text.flat), (&compiled.lines, &text.lines)] {
         for (kind, pattern) in patterns {
             if let Some(hit) = pattern.find(text.as_bytes()) {
                 let start = text.floor_char_boundary(hit.start());

@@ -9,7 +9,7 @@
 use super::hearer::{Audience, Hearer};
 use super::listeners::Listeners;
 use super::resource::{self, Follower, Resource, Telling, Told};
-use crate::jsonrpc::log_level::LogLevel;
+use crate::jsonrpc::log_level::{LogLevel, Verbosity};
 use crate::names::{ClientId, ServerName};
 use crate::server::wire::{Delivery, WireError};
 use serde_json::value::RawValue;
@@ -156,9 +156,9 @@ impl Followers {
         self.changed.notify_one();
     }
 
-    /// Has `client` see log lines from `level` on; `None`: none any more.
-    pub fn listen(&self, client: ClientId, level: Option<LogLevel>, hearer: &Arc<dyn Hearer>) {
-        self.lock().listeners.set(client, level, hearer);
+    /// Has `client` see these log lines; `None`: none any more.
+    pub fn listen(&self, client: ClientId, wish: Option<Verbosity>, hearer: &Arc<dyn Hearer>) {
+        self.lock().listeners.set(client, wish, hearer);
         self.changed.notify_one();
     }
 

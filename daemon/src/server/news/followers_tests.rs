@@ -105,7 +105,7 @@ fn requests_about_one_resource_never_overtake_each_other() {
 fn a_new_generation_is_told_everything_and_followers_hear_that_they_may_have_missed_something() {
     let (followers, (heard, ears)) = (Followers::default(), ears());
     followers.follow(A, &uri("u"), "mine", &ears, Since::Now);
-    followers.listen(A, Some(LogLevel::Debug), &ears);
+    followers.listen(A, Some(Verbosity::From(LogLevel::Debug)), &ears);
     assert_eq!(agree(&followers), [Step::Level(LogLevel::Debug), Step::Subscribe(uri("u"))]);
     assert!(heard.updates().is_empty());
     followers.connected();
@@ -186,8 +186,8 @@ fn line(level: &str) -> Box<RawValue> {
 fn log_lines_go_by_level_and_audience() {
     let (followers, (a, a_ears), (b, b_ears)) = (Followers::default(), ears(), ears());
     let (server, now) = (ServerName::new("s"), Instant::now());
-    followers.listen(A, Some(LogLevel::Info), &a_ears);
-    followers.listen(B, Some(LogLevel::Error), &b_ears);
+    followers.listen(A, Some(Verbosity::From(LogLevel::Info)), &a_ears);
+    followers.listen(B, Some(Verbosity::From(LogLevel::Error)), &b_ears);
     let log = |level: &str, audience| followers.logged(&server, &line(level), audience, now);
     for (level, audience, heard) in [
         ("debug", Audience::Everyone, (0, 0)),
@@ -203,15 +203,33 @@ fn log_lines_go_by_level_and_audience() {
 }
 
 #[test]
+fn a_client_without_a_level_hears_of_its_own_calls_and_changes_nothing() {
+    let (followers, (heard, ears)) = (Followers::default(), ears());
+    let (server, now) = (ServerName::new("s"), Instant::now());
+    followers.listen(A, Some(Verbosity::OwnCalls), &ears);
+    assert_eq!(agree(&followers), [], "the server keeps its own level");
+    for (level, audience, lines) in [
+        ("error", Audience::Everyone, 0),
+        ("error", Audience::Only(B), 0),
+        ("error", Audience::Nobody, 0),
+        ("debug", Audience::Only(A), 0),
+        ("info", Audience::Only(A), 1),
+    ] {
+        followers.logged(&server, &line(level), audience, now);
+        assert_eq!(heard.lines(), lines, "{level} {audience:?}");
+    }
+}
+
+#[test]
 fn the_server_gets_the_most_verbose_level_and_is_calmed_down_afterwards() {
     let (followers, (_, ears)) = (Followers::default(), ears());
-    followers.listen(A, Some(LogLevel::Error), &ears);
+    followers.listen(A, Some(Verbosity::From(LogLevel::Error)), &ears);
     assert_eq!(agree(&followers), [Step::Level(LogLevel::Error)]);
-    followers.listen(B, Some(LogLevel::Debug), &ears);
+    followers.listen(B, Some(Verbosity::From(LogLevel::Debug)), &ears);
     assert_eq!(agree(&followers), [Step::Level(LogLevel::Debug)]);
     followers.listen(B, None, &ears);
     assert_eq!(agree(&followers), [Step::Level(LogLevel::Error)]);
-    followers.listen(A, Some(LogLevel::Debug), &ears);
+    followers.listen(A, Some(Verbosity::From(LogLevel::Debug)), &ears);
     agree(&followers);
     followers.leave(A);
     assert_eq!(agree(&followers), [Step::Level(LogLevel::Info)]);
@@ -222,7 +240,7 @@ fn the_server_gets_the_most_verbose_level_and_is_calmed_down_afterwards() {
 fn a_flood_of_log_lines_is_cut_and_the_client_is_told() {
     let (followers, (heard, ears)) = (Followers::default(), ears());
     let (server, now) = (ServerName::new("s"), Instant::now());
-    followers.listen(A, Some(LogLevel::Info), &ears);
+    followers.listen(A, Some(Verbosity::From(LogLevel::Info)), &ears);
     for _ in 0..1000 {
         followers.logged(&server, &line("info"), Audience::Everyone, now);
     }

@@ -4,7 +4,7 @@
 //! no more for long; a flood of lines is cut, and the clients that lose some are told how many.
 
 use super::hearer::{Audience, Hearer, LogLine};
-use crate::jsonrpc::log_level::LogLevel;
+use crate::jsonrpc::log_level::{LogLevel, Verbosity};
 use crate::names::{ClientId, ServerName};
 use crate::server::pace::Pace;
 use serde_json::value::RawValue;
@@ -30,7 +30,7 @@ pub(super) type Heard = (Vec<Arc<dyn Hearer>>, LogLine);
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    clients: HashMap<ClientId, (LogLevel, Arc<dyn Hearer>)>,
+    clients: HashMap<ClientId, (Verbosity, Arc<dyn Hearer>)>,
     level: Level,
     pace: Pace,
     left_out: u64,
@@ -44,10 +44,10 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// `client` wants lines from `level` on; `None`: none any more.
-    pub(super) fn set(&mut self, client: ClientId, level: Option<LogLevel>, hearer: &Arc<dyn Hearer>) {
-        match level {
-            Some(level) => drop(self.clients.insert(client, (level, hearer.clone()))),
+    /// `client` wants these lines; `None`: none any more.
+    pub(super) fn set(&mut self, client: ClientId, wish: Option<Verbosity>, hearer: &Arc<dyn Hearer>) {
+        match wish {
+            Some(wish) => drop(self.clients.insert(client, (wish, hearer.clone()))),
             None => self.leave(client),
         }
     }
@@ -69,7 +69,12 @@ impl Listeners {
             Level::Untold => None,
             Level::Told(level) => Some(level),
         };
-        let wanted = match self.clients.values().map(|(level, _)| *level).min() {
+        let named = self.clients.values().filter_map(|(wish, _)| match wish {
+            Verbosity::From(level) => Some(*level),
+            // Whoever named none does not change how verbose the server is.
+            Verbosity::OwnCalls => None,
+        });
+        let wanted = match named.min() {
             Some(level) => Some(level).filter(|level| told != Some(*level)),
             // Nobody listens: a verbose server is calmed down; the level it began with is not known.
             None => told.filter(|told| *told < LogLevel::Info).map(|_| LogLevel::Info),
@@ -117,8 +122,10 @@ impl Listeners {
     }
 
     fn hearers(&self, line: &LogLine, audience: Audience) -> Vec<Arc<dyn Hearer>> {
-        let wants = |(client, (level, _)): &(&ClientId, &(LogLevel, Arc<dyn Hearer>))| {
-            *level <= line.level() && audience.has(**client)
+        let wants = |(client, (wish, _)): &(&ClientId, &(Verbosity, Arc<dyn Hearer>))| match wish {
+            Verbosity::From(level) => *level <= line.level() && audience.has(**client),
+            // Another client may have made the server chattier than it is by itself.
+            Verbosity::OwnCalls => LogLevel::Info <= line.level() && audience == Audience::Only(**client),
         };
         self.clients.iter().filter(wants).map(|(_, (_, hearer))| hearer.clone()).collect()
     }

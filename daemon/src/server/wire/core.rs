@@ -5,19 +5,23 @@
 //! a server makes up reaches a client. May not touch: pipes, sockets.
 
 use super::inbound::{Body, Inbound};
-use super::pending::Pending;
+use super::pending::{Pending, Refused};
+use super::questions::{Question, Questions, Settled, Tie, Untaken};
 use super::{Answer, Fact, WireError, WireLimits, WireStats};
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::ids::IdKey;
+use crate::jsonrpc::reply::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
+use crate::jsonrpc::splice::{self, Members};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 /// The part of a connection that all kinds share.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) pending: Pending,
+    pub(super) questions: Questions,
     pub(super) stats: Arc<WireStats>,
     pub(super) limits: WireLimits,
     facts: mpsc::Sender<Fact>,
@@ -25,18 +29,19 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(facts: mpsc::Sender<Fact>, stats: Arc<WireStats>, limits: WireLimits) -> Self {
-        Self { pending: Pending::default(), stats, limits, facts }
+        Self { pending: Pending::default(), questions: Questions::default(), stats, limits, facts }
     }
 
-    /// Takes one message; the line to reply with, where the server asked something.
-    pub(super) fn message(&mut self, message: Inbound) -> Option<Vec<u8>> {
+    /// Takes one message, which came on the answer stream of request `from`, if that is known; the line
+    /// to reply with at once, where the server asked something.
+    pub(super) fn message(&mut self, from: Option<u64>, message: Inbound) -> Option<Vec<u8>> {
         if !matches!(message, Inbound::Noise(_)) {
             self.stats.heard(Instant::now());
         }
         match message {
             Inbound::Answer { id, null_id, body } => self.answer(id, null_id, body),
             Inbound::Notification { method, params } => self.notification(&method, params),
-            Inbound::Request { id, method } => return Some(self.asked(&id, &method)),
+            Inbound::Request { id, method, params } => return self.asked(from, id, &method, params),
             Inbound::Noise(noise) => {
                 WireStats::count(&self.stats.noise_lines);
                 *self.stats.noise.lock().expect("nothing panics while holding it") = Some(noise);
@@ -62,6 +67,7 @@ impl Core {
     fn notification(&mut self, method: &str, params: Option<Box<RawValue>>) {
         let fact = match (method, params) {
             ("notifications/progress", Some(params)) => return self.progress(&params),
+            ("notifications/cancelled", Some(params)) => return self.taken_back(&params),
             ("notifications/tools/list_changed", _) => Fact::ToolsChanged,
             ("notifications/resources/list_changed", _) => Fact::ResourcesChanged,
             ("notifications/prompts/list_changed", _) => Fact::PromptsChanged,
@@ -86,28 +92,92 @@ impl Core {
         }
     }
 
-    /// A request of the server. Answered from the instance, whatever clients there are; nothing is
-    /// guessed and nothing broadcast.
-    fn asked(&mut self, id: &RawValue, method: &str) -> Vec<u8> {
-        let mut reply = ObjectWriter::with_capacity(128);
-        reply.member("jsonrpc", "\"2.0\"").member("id", id.get());
-        match method {
-            "ping" => {
-                reply.member("result", "{}");
+    /// A request of the server. What is about a client goes to the one that it is provably about, or is
+    /// declined; nothing is guessed and nothing broadcast.
+    fn asked(
+        &mut self,
+        from: Option<u64>,
+        id: Box<RawValue>,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Option<Vec<u8>> {
+        let reply = match method {
+            "ping" => Reply::Result(splice::raw(&serde_json::Map::new())),
+            // Its folder is what the instance is for.
+            "roots/list" if &*self.limits.roots != "[]" => self.roots(),
+            "roots/list" | "sampling/createMessage" | "elicitation/create" => {
+                match self.question(from, &id, method, params) {
+                    Ok(()) => return None,
+                    Err(reply) => reply,
+                }
             }
-            "roots/list" => {
-                reply.member("result", &format!("{{\"roots\":{}}}", self.limits.roots));
+            _ => Reply::error(METHOD_NOT_FOUND, "method not found: hermesd does not know this request"),
+        };
+        Some(reply.line(id.get()))
+    }
+
+    fn roots(&self) -> Reply {
+        let mut roots = splice::ObjectWriter::default();
+        roots.member("roots", &self.limits.roots);
+        Reply::Result(roots.finish())
+    }
+
+    /// Hands a question on; the answer for the server where nobody takes it.
+    fn question(
+        &mut self,
+        from: Option<u64>,
+        id: &RawValue,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Result<(), Reply> {
+        let key = IdKey::parse(id)
+            .map_err(|_| Reply::error(INVALID_REQUEST, "a request id must be a string or a number"))?;
+        if !self.questions.takes(&key) {
+            return Err(Reply::error(INTERNAL_ERROR, "too many questions are open"));
+        }
+        let (answer, answered) = oneshot::channel();
+        let question = Question { method: method.into(), params, answer };
+        let now = Instant::now();
+        let taken = match from {
+            Some(from) => self.pending.ask(from, question, now),
+            None => Err(Refused::NotHere(question)),
+        };
+        let taken = match taken {
+            Ok(tie) => Ok(tie),
+            Err(Refused::NotHere(question)) => self.limits.front.ask(question).map(|()| {
+                self.pending.stop_all(now);
+                Tie::Client
+            }),
+            Err(Refused::Untaken(why)) => Err(why),
+        };
+        match taken {
+            Ok(tie) => {
+                self.questions.begin(id.to_owned(), key, tie, answered);
+                Ok(())
             }
-            _ => {
-                let mut error = ObjectWriter::default();
-                error.member("code", "-32601").string("message", decline(method));
-                reply.member("error", error.finish().get());
+            Err(Untaken::Busy) => Err(Reply::error(INTERNAL_ERROR, "too many questions are open")),
+            Err(Untaken::Gone) => Err(Reply::error(INTERNAL_ERROR, super::questions::GONE)),
+            Err(Untaken::Nobody) if method == "roots/list" => Err(self.roots()),
+            Err(Untaken::Nobody) => {
+                self.fact(Fact::Declined(method.into()));
+                Err(Reply::error(METHOD_NOT_FOUND, decline(method)))
             }
         }
-        if matches!(method, "sampling/createMessage" | "elicitation/create") {
-            self.fact(Fact::Declined(method.into()));
+    }
+
+    /// A question is over: the line for the server.
+    pub(super) fn settled(&mut self, settled: Settled) -> Option<Vec<u8>> {
+        self.pending.settled(settled.tie, Instant::now());
+        settled.line
+    }
+
+    fn taken_back(&mut self, params: &RawValue) {
+        let members = Members::parse(params).ok();
+        if let Some(key) =
+            members.and_then(|members| members.get("requestId").and_then(|id| IdKey::parse(id).ok()))
+        {
+            self.questions.take_back(&key);
         }
-        reply.finish().get().as_bytes().to_vec()
     }
 
     /// Tells the supervisor; dropped and counted when it is behind. Log lines leave room for the rest: a
@@ -148,9 +218,6 @@ fn decline(method: &str) -> &'static str {
         "sampling/createMessage" => {
             "hermesd shares this server between clients and cannot tell which one to ask for sampling"
         }
-        "elicitation/create" => {
-            "hermesd shares this server between clients and cannot tell which user to ask"
-        }
-        _ => "method not found: hermesd does not know this request",
+        _ => "hermesd shares this server between clients and cannot tell which user to ask",
     }
 }

@@ -37,6 +37,8 @@ pub enum Inbound {
         id: Box<RawValue>,
         /// Its method.
         method: String,
+        /// Its params.
+        params: Option<Box<RawValue>>,
     },
     /// No JSON-RPC message.
     Noise(Noise),
@@ -135,7 +137,8 @@ fn message(line: &[u8]) -> Option<Inbound> {
     let has_body = envelope.result.is_some() || envelope.error.is_some();
     match (envelope.method, envelope.id) {
         (Some(method), Some(id)) if !has_body && id.get() != "null" => {
-            Some(Inbound::Request { id: id.to_owned(), method: method.into_owned() })
+            let params = envelope.params.map(ToOwned::to_owned);
+            Some(Inbound::Request { id: id.to_owned(), method: method.into_owned(), params })
         }
         (Some(method), _) if !has_body => Some(Inbound::Notification {
             method: method.into_owned(),

@@ -11,6 +11,7 @@ mod error;
 pub mod inbound;
 mod lines;
 pub mod pending;
+pub mod questions;
 pub mod remote;
 pub mod task;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use error::{Delivery, HttpRefusal, HttpSeen, WireError};
 
 use crate::jsonrpc::era::Era;
 use crate::names::Generation;
+use questions::{BACKLOG, Front, Question};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -136,6 +138,8 @@ pub struct WireLimits {
     pub out_bytes: usize,
     /// The value of the instance's `roots/list` answer, a JSON array. Default `[]`.
     pub roots: Arc<str>,
+    /// Whom questions are about that came with no call.
+    pub front: Front,
 }
 
 impl Default for WireLimits {
@@ -145,6 +149,7 @@ impl Default for WireLimits {
             orders: 256,
             out_bytes: 64 * 1024 * 1024,
             roots: Arc::from("[]"),
+            front: Front::default(),
         }
     }
 }
@@ -168,6 +173,7 @@ enum Order {
         hole: Option<usize>,
         done: oneshot::Sender<Result<Answer, WireError>>,
         events: Option<mpsc::Sender<Box<RawValue>>>,
+        asks: Option<mpsc::Sender<Question>>,
     },
     Notify {
         method: &'static str,
@@ -255,19 +261,30 @@ impl WireHandle {
     /// # Errors
     /// [`WireError::QueueFull`] and [`WireError::Gone`] with [`Delivery::NotWritten`]: nothing was sent.
     pub fn request(&self, request: Request) -> Result<InFlight, WireError> {
-        self.ask(request, None)
+        self.ask(request, None, None)
     }
 
-    /// As [`request`](Self::request), for params that hold `_meta.progressToken` already: the one
-    /// byte at `hole`, a digit, is replaced by the wire's own token. Saves reading large params again.
+    /// As [`request`](Self::request), for a client's call: what the server asks on its answer stream is
+    /// yielded as [`CallEvent::Asked`]. Where the params hold `_meta.progressToken` already, the one byte
+    /// at `hole`, a digit, is replaced by the wire's own token. Saves reading large params again.
     ///
     /// # Errors
     /// As [`request`](Self::request).
-    pub fn request_with_hole(&self, request: Request, hole: usize) -> Result<InFlight, WireError> {
-        self.ask(request, Some(hole))
+    pub fn call(&self, request: Request, hole: Option<usize>) -> Result<InFlight, WireError> {
+        // On pipes nothing says to which request a question belongs.
+        let asks = match self.carrier {
+            Carrier::Http => Some(mpsc::channel(BACKLOG)),
+            Carrier::Pipes => None,
+        };
+        self.ask(request, hole, asks)
     }
 
-    fn ask(&self, request: Request, hole: Option<usize>) -> Result<InFlight, WireError> {
+    fn ask(
+        &self,
+        request: Request,
+        hole: Option<usize>,
+        asks: Option<(mpsc::Sender<Question>, mpsc::Receiver<Question>)>,
+    ) -> Result<InFlight, WireError> {
         let (done, outcome) = oneshot::channel();
         let (events, progress) = match request.progress {
             Progress::Wanted => {
@@ -276,9 +293,10 @@ impl WireHandle {
             }
             Progress::Unwanted => (None, None),
         };
-        self.send(Order::Request { request, hole, done, events })?;
+        let (asks, asked) = asks.unzip();
+        self.send(Order::Request { request, hole, done, events, asks })?;
         let (orders, gone) = (self.orders.clone(), self.gone.clone());
-        Ok(InFlight { outcome, progress, held: None, orders, gone, finished: false })
+        Ok(InFlight { outcome, progress, asked, held: None, orders, gone, finished: false })
     }
 
     /// Sends one notification.
@@ -324,6 +342,8 @@ impl WireHandle {
 pub enum CallEvent {
     /// `params` of a `notifications/progress` with a value higher than before.
     Progress(Box<RawValue>),
+    /// The server asks something of the client that made this call, and waits.
+    Asked(Question),
     /// The outcome; nothing follows.
     Done(Result<Answer, WireError>),
 }
@@ -333,6 +353,7 @@ pub enum CallEvent {
 pub struct InFlight {
     outcome: oneshot::Receiver<Result<Answer, WireError>>,
     progress: Option<mpsc::Receiver<Box<RawValue>>>,
+    asked: Option<mpsc::Receiver<Question>>,
     held: Option<Result<Answer, WireError>>,
     orders: mpsc::Sender<Order>,
     gone: Arc<Notify>,
@@ -346,13 +367,11 @@ impl InFlight {
     /// Cancel safe: nothing is lost. After [`CallEvent::Done`] it must not be called again.
     pub async fn next(&mut self) -> CallEvent {
         if self.held.is_none() {
-            let outcome = match &mut self.progress {
-                None => (&mut self.outcome).await,
-                Some(progress) => tokio::select! {
-                    biased;
-                    Some(progress) = progress.recv() => return CallEvent::Progress(progress),
-                    outcome = &mut self.outcome => outcome,
-                },
+            let outcome = tokio::select! {
+                biased;
+                Some(progress) = heard(&mut self.progress) => return CallEvent::Progress(progress),
+                Some(question) = heard(&mut self.asked) => return CallEvent::Asked(question),
+                outcome = &mut self.outcome => outcome,
             };
             self.held = Some(outcome.unwrap_or(Err(WireError::Gone { delivery: Delivery::MaybeWritten })));
         }
@@ -382,6 +401,13 @@ impl InFlight {
         self.outcome.close();
         // A full queue is no loss: the drop below makes the wire look, only the reason is generic then.
         let _ = self.orders.try_send(Order::Cancel { reason: reason.to_owned() });
+    }
+}
+
+async fn heard<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match from {
+        Some(from) => from.recv().await,
+        None => None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Pure: `now` is a parameter. Ids are never reused within a generation
 //! (MCP 2025-11-25, Requests).
 
+use super::questions::{Question, Tie, Untaken};
 use super::{Answer, Delivery, WireError};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -18,6 +19,11 @@ const SUSPENDED: Duration = Duration::from_secs(5);
 pub struct Entry {
     done: oneshot::Sender<Result<Answer, WireError>>,
     events: Option<mpsc::Sender<Box<RawValue>>>,
+    asks: Option<mpsc::Sender<Question>>,
+    /// Questions on its own stream that are open.
+    asking: u32,
+    /// Since when its clock stands still.
+    stopped: Option<Instant>,
     accepted: Instant,
     idle: Duration,
     cap: Duration,
@@ -25,6 +31,22 @@ pub struct Entry {
     cap_at: Instant,
     last_progress: f64,
     cancellable: bool,
+}
+
+impl Entry {
+    /// When a limit of it fires; `None` while its clock stands still.
+    fn due(&self) -> Option<Instant> {
+        self.stopped.is_none().then(|| self.idle_at.min(self.cap_at))
+    }
+}
+
+/// Why a caller did not take a question.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It is not for a caller of one request.
+    NotHere(Question),
+    /// Its caller cannot take it.
+    Untaken(Untaken),
 }
 
 /// A request that is over without an answer.
@@ -56,11 +78,13 @@ pub struct Pending {
     next_id: u64,
     /// No deadline is before this; `None`: nothing to wait for.
     check_at: Option<Instant>,
+    /// Open questions that belong to no request, and so to all.
+    asking: u32,
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { entries: HashMap::new(), next_id: 1, check_at: None }
+        Self { entries: HashMap::new(), next_id: 1, check_at: None, asking: 0 }
     }
 }
 
@@ -71,6 +95,8 @@ pub struct NewEntry {
     pub done: oneshot::Sender<Result<Answer, WireError>>,
     /// Where progress goes, if it is wanted.
     pub events: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Where questions go that the server asks on its answer stream, if its caller can be asked.
+    pub asks: Option<mpsc::Sender<Question>>,
     /// Idle limit.
     pub idle: Duration,
     /// Absolute limit.
@@ -87,6 +113,9 @@ impl Pending {
         let entry = Entry {
             done: new.done,
             events: new.events,
+            asks: new.asks,
+            asking: 0,
+            stopped: (self.asking > 0).then_some(now),
             accepted: now,
             idle: new.idle,
             cap: new.cap,
@@ -95,10 +124,66 @@ impl Pending {
             last_progress: f64::NEG_INFINITY,
             cancellable: new.cancellable,
         };
-        let due = entry.idle_at.min(entry.cap_at);
-        self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
+        let due = entry.due();
         self.entries.insert(id, entry);
+        self.look_at(due);
         id
+    }
+
+    fn look_at(&mut self, due: Option<Instant>) {
+        self.check_at = self.check_at.into_iter().chain(due).min();
+    }
+
+    /// Hands a question over to the caller of the request on whose stream it came; the clock of the
+    /// request stands still until [`settled`](Self::settled).
+    ///
+    /// # Errors
+    /// The question back: no such request, or its caller cannot be asked; [`Untaken::Busy`] and the like.
+    pub(super) fn ask(&mut self, id: u64, question: Question, now: Instant) -> Result<Tie, Refused> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Err(Refused::NotHere(question)) };
+        let Some(asks) = &entry.asks else { return Err(Refused::NotHere(question)) };
+        match asks.try_send(question) {
+            Ok(()) => {
+                entry.asking += 1;
+                entry.stopped.get_or_insert(now);
+                Ok(Tie::Request(id))
+            }
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Untaken(Untaken::Busy)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Untaken(Untaken::Gone)),
+        }
+    }
+
+    /// The client of all requests is being asked: their clocks stand still.
+    pub(super) fn stop_all(&mut self, now: Instant) {
+        self.asking += 1;
+        for entry in self.entries.values_mut() {
+            entry.stopped.get_or_insert(now);
+        }
+    }
+
+    /// A question is over: whoever waits for no other one goes on, with the silence counted anew and the
+    /// absolute limit moved by the time of the stop.
+    pub(super) fn settled(&mut self, tie: Tie, now: Instant) {
+        match tie {
+            Tie::Client => self.asking = self.asking.saturating_sub(1),
+            Tie::Request(id) => {
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.asking = entry.asking.saturating_sub(1);
+                }
+            }
+        }
+        if self.asking > 0 {
+            return;
+        }
+        let mut due = None;
+        for entry in self.entries.values_mut().filter(|entry| entry.asking == 0) {
+            if let Some(since) = entry.stopped.take() {
+                entry.idle_at = now + entry.idle;
+                entry.cap_at += now.saturating_duration_since(since);
+                due = due.into_iter().chain(entry.due()).min();
+            }
+        }
+        self.look_at(due);
     }
 
     /// How many are open.
@@ -165,6 +250,8 @@ impl Pending {
         let over = self.entries.iter().filter_map(|(id, entry)| {
             if entry.done.is_closed() {
                 Some((*id, Over::Abandoned))
+            } else if entry.stopped.is_some() {
+                None
             } else if entry.cap_at <= now {
                 Some((*id, Over::Cap))
             } else if entry.idle_at <= now {
@@ -176,7 +263,7 @@ impl Pending {
         let over: Vec<_> = over.collect();
         let ids: std::collections::HashSet<u64> = over.iter().map(|(id, _)| *id).collect();
         let left = self.entries.iter().filter(|(id, _)| !ids.contains(id));
-        self.check_at = left.map(|(_, entry)| entry.idle_at.min(entry.cap_at)).min();
+        self.check_at = left.filter_map(|(_, entry)| entry.due()).min();
         over
     }
 
@@ -219,7 +306,10 @@ mod tests {
     fn entry(idle: u64, cap: u64) -> (NewEntry, oneshot::Receiver<Result<Answer, WireError>>) {
         let (done, outcome) = oneshot::channel();
         let secs = Duration::from_secs;
-        (NewEntry { done, events: None, idle: secs(idle), cap: secs(cap), cancellable: true }, outcome)
+        (
+            NewEntry { done, events: None, asks: None, idle: secs(idle), cap: secs(cap), cancellable: true },
+            outcome,
+        )
     }
 
     fn raw(text: &str) -> Box<RawValue> {

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::inbound::{self, Inbound};
 use super::lines::{cancelled, line_with_hole, notification_line, request_line};
 use super::pending::{NewEntry, Over};
+use super::questions::Settled;
 use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
 use crate::jsonrpc::outbound::Outbound;
 use crate::names::Generation;
@@ -59,6 +60,7 @@ enum Wake {
     Stop,
     Readable(io::Result<()>),
     Parsed(Option<Inbound>),
+    Settled(Settled),
     Order(Option<Order>),
     Writable(io::Result<()>),
     Gone,
@@ -110,6 +112,7 @@ impl Wire {
                 () = self.stop.cancelled() => Wake::Stop,
                 parsed = wait_for(&mut self.parsing), if self.parsing.is_some() => Wake::Parsed(parsed),
                 ready = self.stdout.readable(), if self.parsing.is_none() => Wake::Readable(ready),
+                Some(settled) = self.core.questions.next(), if !self.core.questions.is_empty() => Wake::Settled(settled),
                 order = self.orders.recv() => Wake::Order(order),
                 ready = writable(&self.stdin), if !self.out.is_empty() => Wake::Writable(ready),
                 () = self.gone.notified() => Wake::Gone,
@@ -148,6 +151,11 @@ impl Wire {
                     self.message(message);
                 }
                 self.take_lines();
+            }
+            Wake::Settled(settled) => {
+                if let Some(line) = self.core.settled(settled) {
+                    self.out.push(None, line);
+                }
             }
             Wake::Order(Some(order)) => self.order(order),
             // Every handle is gone: nobody can ask anything any more.
@@ -214,7 +222,7 @@ impl Wire {
     }
 
     fn message(&mut self, message: Inbound) {
-        let reply = self.core.message(message);
+        let reply = self.core.message(None, message);
         if let Some(reply) = reply.filter(|_| self.out.bytes() <= REPLY_BACKLOG) {
             self.out.push(None, reply);
         }
@@ -222,7 +230,7 @@ impl Wire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole, done, events } => {
+            Order::Request { request, hole, done, events, asks } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -233,7 +241,7 @@ impl Wire {
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
                 let cancellable = method != "initialize";
-                let entry = NewEntry { done, events, idle, cap, cancellable };
+                let entry = NewEntry { done, events, asks, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
                 let line = match (params, hole) {
                     (Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),

@@ -1,7 +1,10 @@
 //! The wire against scripted peers over real pipes.
 
+use super::questions::{Front, Unasked};
 use super::task::Wire;
 use super::*;
+use crate::jsonrpc::reply::Reply;
+use crate::names::ServerName;
 use crate::tasks::TaskGroup;
 use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -78,6 +81,7 @@ async fn progress_comes_before_the_result_and_strangers_tokens_go_nowhere() {
     loop {
         match flight.next().await {
             CallEvent::Progress(params) => seen.push(params.get().to_owned()),
+            CallEvent::Asked(question) => panic!("{question:?}"),
             CallEvent::Done(outcome) => {
                 assert_eq!(result_of(outcome), "{}");
                 break;
@@ -196,4 +200,80 @@ async fn silence_ends_a_call_with_the_limit_and_tells_the_server() -> io::Result
     );
     assert_eq!(peer.heard().await["method"], "notifications/cancelled");
     Ok(())
+}
+
+/// Limits of an instance that serves one client alone, and that client's end.
+fn alone() -> (WireLimits, mpsc::Receiver<Unasked>) {
+    let (sender, asked) = mpsc::channel(2);
+    let front = Front::default();
+    front.serve(ServerName::new("s"), sender);
+    (WireLimits { front, ..WireLimits::default() }, asked)
+}
+
+fn reply(text: &str) -> Reply {
+    Reply::Result(RawValue::from_string(text.to_owned()).unwrap())
+}
+
+#[tokio::test]
+async fn a_question_reaches_the_one_client_of_the_instance_and_its_answer_the_server() {
+    let (limits, mut asked) = alone();
+    let (_wire, mut peer, _task) = connect(limits);
+    for id in ["\"q\"", "0", "7"] {
+        let params = r#"{"message":"m","x":1.0}"#;
+        peer.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{params}}}"#
+        ))
+        .await;
+        let (server, question) = asked.recv().await.unwrap();
+        assert_eq!((server.as_str(), &*question.method), ("s", "elicitation/create"));
+        assert_eq!(question.params.unwrap().get(), params);
+        question.answer.send(reply("{\n\"action\":\"accept\"}")).unwrap();
+        let line = peer.input.next_line().await.unwrap().unwrap();
+        assert_eq!(line, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{ "action":"accept"}}}}"#));
+    }
+    let no_id = r#"{"jsonrpc":"2.0","id":[1],"method":"roots/list"}"#;
+    peer.say(no_id).await;
+    assert_eq!(peer.heard().await["error"]["code"], -32600);
+}
+
+#[tokio::test]
+async fn a_question_ends_with_its_client_at_once_and_with_the_servers_patience_at_the_client() {
+    let (limits, mut asked) = alone();
+    let (_wire, mut peer, _task) = connect(limits);
+    peer.say(r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#).await;
+    drop(asked.recv().await.unwrap());
+    assert!(peer.heard().await["error"]["message"].as_str().unwrap().contains("gone"));
+    peer.say(r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}"#).await;
+    let (_, mut question) = asked.recv().await.unwrap();
+    peer.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#).await;
+    question.answer.closed().await;
+    // Nothing is said about it; the next question is the next line.
+    drop(asked);
+    peer.say(r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage"}"#).await;
+    let answer = peer.heard().await;
+    assert_eq!((answer["id"].as_u64(), answer["error"]["code"].as_i64()), (Some(2), Some(-32603)));
+    assert!(peer.facts.try_recv().is_err(), "it was declined for lack of its client, which teaches nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clock_of_a_call_stands_still_while_its_client_is_asked() {
+    let (limits, mut asked) = alone();
+    let (wire, mut peer, _task) = connect(limits);
+    let flight = wire.request(call(Progress::Unwanted)).unwrap();
+    peer.heard().await;
+    let begun = tokio::time::Instant::now();
+    peer.say(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#).await;
+    let (_, question) = asked.recv().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(250)).await;
+    // One that begins meanwhile waits for the same person.
+    let second = wire.request(call(Progress::Unwanted)).unwrap();
+    peer.heard().await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    question.answer.send(reply("{}")).unwrap();
+    assert_eq!(peer.heard().await["id"], 1);
+    for flight in [flight, second] {
+        let error = flight.done().await.unwrap_err();
+        assert!(matches!(error, WireError::IdleTimeout { .. }), "{error}");
+        assert_eq!(begun.elapsed().as_secs(), 310);
+    }
 }

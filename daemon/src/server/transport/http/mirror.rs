@@ -117,6 +117,14 @@ pub fn broken(schema: &RawValue) -> Option<String> {
     mirrored(&schema).err().map(|error| error.to_string())
 }
 
+/// What a tool with this input schema wants in headers; nothing where the annotation breaks the rules.
+pub fn of_schema(schema: &RawValue) -> Vec<Mirrored> {
+    if !schema.get().contains(KEY) {
+        return Vec::new();
+    }
+    serde_json::from_str(schema.get()).ok().and_then(|schema| mirrored(&schema).ok()).unwrap_or_default()
+}
+
 /// The annotated properties of a tool's input schema.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ mod session;
 use super::core::Core;
 use super::inbound::Inbound;
 use super::pending::{NewEntry, Over};
+use super::questions::Settled;
 use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
 use crate::config::RemoteKind;
 use crate::names::Generation;
@@ -92,6 +93,7 @@ enum Wake {
     Stop,
     Heard(Heard),
     Ended(Ticket, Ended),
+    Settled(Settled),
     Renewed(Result<Renewed, EndReason>),
     StreamEnded(StreamEnd),
     Order(Option<Order>),
@@ -157,6 +159,7 @@ impl RemoteWire {
                 () = self.stop.cancelled() => Wake::Stop,
                 Some(heard) = self.heard.recv() => Wake::Heard(heard),
                 Some((ticket, ended)) = self.flights.next(), if !self.flights.is_empty() => Wake::Ended(ticket, ended),
+                Some(settled) = self.core.questions.next(), if !self.core.questions.is_empty() => Wake::Settled(settled),
                 renewed = maybe(&mut self.renewal) => Wake::Renewed(renewed),
                 end = maybe(&mut self.stream) => Wake::StreamEnded(end),
                 order = self.orders.recv() => Wake::Order(order),
@@ -190,6 +193,11 @@ impl RemoteWire {
                     self.hear(heard);
                 }
                 self.ended(ticket, ended);
+            }
+            Wake::Settled(settled) => {
+                if let Some(line) = self.core.settled(settled) {
+                    self.reply(line);
+                }
             }
             Wake::Renewed(renewed) => {
                 self.renewal = None;
@@ -231,7 +239,7 @@ impl RemoteWire {
                     Inbound::Answer { id, .. } if *id != from => *id,
                     _ => None,
                 };
-                if let Some(reply) = self.core.message(message) {
+                if let Some(reply) = self.core.message(from, message) {
                     self.reply(reply);
                 }
                 // Its own exchange may still be taking the acceptance.
@@ -250,7 +258,7 @@ impl RemoteWire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole, done, events } => {
+            Order::Request { request, hole, done, events, asks } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -261,7 +269,7 @@ impl RemoteWire {
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
                 let cancellable = method != "initialize";
-                let entry = NewEntry { done, events, idle, cap, cancellable };
+                let entry = NewEntry { done, events, asks, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
                 self.accept(id, method, params, hole);
             }
