@@ -1,5 +1,6 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
+use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
 use crate::commands::Since;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -326,6 +327,14 @@ pub enum McpAction {
     Login(LoginArgs),
     /// End the login at a server: revoked there where that is possible, removed here
     Logout(ServerName),
+    /// Take servers over from the files of MCP clients into config.yaml
+    Import(ImportArgs),
+    /// Print the servers of config.yaml in the notation of a client, without secrets
+    Export(ExportArgs),
+    /// Write hermesd into the file of an MCP client
+    Register(RegisterArgs),
+    /// Take hermesd out of the file of an MCP client, byte for byte where it did not change since
+    Unregister(UnregisterArgs),
     /// Speak MCP on stdin and stdout: this is what an MCP client starts
     Serve(ServeArgs),
 }

@@ -6,10 +6,13 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_clients;
 pub mod client;
+pub mod clients;
 pub mod commands;
 pub mod config_edit;
 pub mod demo;
+pub mod doctor;
 pub mod failure;
 pub mod render;
 pub mod shim;
@@ -60,6 +63,11 @@ pub fn shim_main() -> ExitCode {
     let rest: Vec<OsString> = std::env::args_os().skip(1).collect();
     if rest.first().is_some_and(|first| first == shim::START_DAEMON) {
         return shim::start_daemon(rest.iter().skip(1).cloned());
+    }
+    if rest.first().is_some_and(|first| first == "--version") {
+        // For `doctor`, which compares; a closed stdout loses it.
+        let _ = writeln!(io::stdout(), "hermes-shim {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
     }
     match shim::quick(&rest) {
         Some(options) => shim::run(&options),

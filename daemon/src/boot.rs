@@ -94,6 +94,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Config { command: ConfigCommand::Check { json } }) => {
             Ok(crate::check::run(&home, json))
         }
+        Some(Command::Doctor) => Ok(crate::check::doctor(&home)?),
         Some(Command::Run) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;
@@ -253,6 +254,8 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         inner: Arc::new(service::Inner {
             home: home.path().to_owned(),
             runtime_dir: sockets.endpoint.dir.clone(),
+            paths: paths.clone(),
+            base: base.clone(),
             started,
             config: config.clone(),
             servers: handles.clone(),

@@ -4,11 +4,15 @@
 //! errors, 1: errors.
 
 use crate::config::{self, Finding, Severity, Sources};
+use crate::doctor;
+use crate::paths::Paths;
 use crate::redact::Redactor;
+use crate::server::base_env::{Account, BaseEnv};
 use hermes_proto::endpoint::Home;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 #[derive(serde::Serialize)]
 struct Report<'a> {
@@ -21,6 +25,7 @@ struct Report<'a> {
 
 #[derive(serde::Serialize)]
 struct Entry<'a> {
+    kind: &'static str,
     severity: &'static str,
     server: Option<&'a str>,
     file: Option<String>,
@@ -30,14 +35,47 @@ struct Entry<'a> {
     hint: String,
 }
 
-/// Reads the configuration of `home` and prints what is to be known about it.
-pub fn run(home: &Home, json: bool) -> ExitCode {
+fn load(home: &Home) -> config::Config {
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let user_home = env.get("HOME").map(std::path::PathBuf::from);
-    let loaded = config::load(&Sources { home: home.path(), env: &env, user_home: user_home.as_deref() });
-    let config = loaded.config;
+    config::load(&Sources { home: home.path(), env: &env, user_home: user_home.as_deref() }).config
+}
+
+/// Looks at everything that a person would check and prints it as a JSON array, secrets masked. The
+/// environment is that of the caller, not that of a service manager.
+///
+/// # Errors
+/// When no place for the sockets can be used.
+pub fn doctor(home: &Home) -> anyhow::Result<ExitCode> {
+    let config = load(home);
+    let paths = Paths::of(home, &|name| std::env::var_os(name))?;
+    let account = Account::of_this_user();
+    let base = BaseEnv::gather(std::env::vars_os(), BTreeMap::new(), account.as_ref(), home.path());
+    let found = doctor::look(&doctor::Subject {
+        paths: &paths,
+        config: &config,
+        base: &base,
+        working: &BTreeSet::new(),
+        asked_by: doctor::AskedBy::Nobody,
+        now: SystemTime::now(),
+    });
+    let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
+    let all = config.findings.iter().map(|finding| entry("config", finding));
+    let all = all.chain(found.iter().map(|found| entry(found.kind, &found.finding))).map(|mut entry| {
+        entry.message = redactor.redact(&entry.message).into_owned();
+        entry.hint = redactor.redact(&entry.hint).into_owned();
+        entry
+    });
+    let text = serde_json::to_string_pretty(&all.collect::<Vec<_>>()).expect("text and numbers serialise");
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the configuration of `home` and prints what is to be known about it.
+pub fn run(home: &Home, json: bool) -> ExitCode {
+    let config = load(home);
     let redactor = Redactor::new(&config.secrets, config.daemon.redaction_labels);
     let masked = |finding: &Finding| Finding {
         message: redactor.redact(&finding.message).into_owned(),
@@ -54,7 +92,7 @@ pub fn run(home: &Home, json: bool) -> ExitCode {
             exists,
             ok,
             servers: config.servers.keys().map(crate::names::ServerName::as_str).collect(),
-            findings: findings.iter().map(entry).collect(),
+            findings: findings.iter().map(|finding| entry("config", finding)).collect(),
         };
         serde_json::to_string_pretty(&report).expect("text and numbers serialise") + "\n"
     } else {
@@ -75,8 +113,9 @@ fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
-fn entry(finding: &Finding) -> Entry<'_> {
+fn entry<'a>(kind: &'static str, finding: &'a Finding) -> Entry<'a> {
     Entry {
+        kind,
         severity: match finding.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",

@@ -30,6 +30,9 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Look at files, commands and addresses without a daemon; for `hermesctl doctor`.
+    #[command(hide = true)]
+    Doctor,
 }
 
 /// Commands of `hermesd config`.

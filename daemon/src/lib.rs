@@ -13,6 +13,7 @@ pub mod claim;
 pub mod cli;
 pub mod config;
 pub mod conversations;
+pub mod doctor;
 pub mod findings;
 pub mod guard;
 pub mod http;

@@ -4,6 +4,7 @@ use crate::world;
 use hermes_tests::{Answer, ChatApi, Got, HttpFake, Reply, SOON, Shim, World, plain_server, wait_for};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 const QUESTION: &str = "sampling/createMessage";
@@ -15,21 +16,22 @@ struct Answers {
     came: Condvar,
 }
 
-/// A remote server whose tool `echo` asks for a model on the stream of the call, and returns what it is told.
-fn asking() -> HttpFake {
+/// A remote server whose tool `echo` puts a question on the stream of the call, and returns what it is told.
+pub(crate) fn asking() -> HttpFake {
     let answers = Arc::new(Answers::default());
+    let last = AtomicUsize::new(0);
     HttpFake::start(move |got: &Got, answer: &mut Answer<'_>| {
         if got.json["method"] == "tools/call" {
-            // One connection asks with one id, or two calls would share an answer.
-            let id = format!("q{}", got.connection);
+            let id = format!("q{}", last.fetch_add(1, Ordering::Relaxed));
             answer.stream(&[]);
-            let params = &got.json["params"]["arguments"]["ask"];
-            answer.event(&json!({"jsonrpc": "2.0", "id": id, "method": QUESTION, "params": params}));
+            let arguments = &got.json["params"]["arguments"];
+            let method = arguments["method"].as_str().unwrap_or(QUESTION);
+            answer.event(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": arguments["ask"]}));
             let by_id = answers.by_id.lock().unwrap();
-            let (mut by_id, waited) =
-                answers.came.wait_timeout_while(by_id, SOON, |by_id| !by_id.contains_key(&id)).unwrap();
-            assert!(!waited.timed_out(), "no answer to {id}");
-            let said = by_id.remove(&id).unwrap();
+            let unanswered = |by_id: &mut HashMap<String, Value>| !by_id.contains_key(&id);
+            let (mut by_id, _) = answers.came.wait_timeout_while(by_id, SOON, unanswered).unwrap();
+            // Nobody answers where the call was taken back.
+            let Some(said) = by_id.remove(&id) else { return };
             drop(by_id);
             let content = json!([{"type": "text", "text": said.to_string()}]);
             answer.event(&json!({"jsonrpc": "2.0", "id": got.json["id"], "result": {"content": content}}));

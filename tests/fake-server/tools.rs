@@ -247,7 +247,8 @@ fn talks(shared: &Arc<Shared>, id: &str, name: &str, args: &Value, message: &Mes
 fn progress(shared: &Shared, id: &str, name: &str, args: &Value, message: &Message) {
     let token = message.params_value()["_meta"]["progressToken"].clone();
     let step = |token: &Value, at: Value| {
-        let params = json!({"progressToken": token, "progress": at, "total": 100, "message": "step"});
+        let said = args["say"].as_str().unwrap_or("step");
+        let params = json!({"progressToken": token, "progress": at, "total": 100, "message": said});
         let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
         shared.out.message(&note.to_string());
     };
@@ -258,7 +259,7 @@ fn progress(shared: &Shared, id: &str, name: &str, args: &Value, message: &Messa
             }
             step(&token, json!(at));
         }
-        return text(shared, id, "done");
+        return text(shared, id, args["say"].as_str().unwrap_or("done"));
     }
     match args["kind"].as_str() {
         Some("fabricated") => {

@@ -28,7 +28,7 @@ pub use journal::Journal;
 pub use oauth::{OauthFake, browse, get};
 pub use pty::Pty;
 pub use script::{Fork, Framing, Script};
-pub use shim::Shim;
+pub use shim::{Message, Shim};
 pub use wait::{SOON, holds_for, wait_for, wait_some};
 pub use world::{Bins, World};
 

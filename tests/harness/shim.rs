@@ -197,6 +197,11 @@ impl Shim {
         Vec::from(hits as VecDeque<Message>).into_iter().map(|m| m.value).collect()
     }
 
+    /// The next message that was not taken, whatever it is; `None`: none came within `limit`.
+    pub fn next_message(&mut self, limit: Duration) -> Option<Message> {
+        self.take(limit, |_| true)
+    }
+
     /// Everything that has arrived and was not taken, in order.
     pub fn drain(&mut self) -> Vec<Message> {
         while self.receive(Duration::ZERO) {}

@@ -4,6 +4,8 @@ use super::{Context, Format};
 use crate::beside;
 use crate::cli::ConfigAction;
 use crate::failure::{Done, Failure};
+use hermes_proto::control as pb;
+use serde_json::Value;
 use std::process::{Command, Stdio};
 
 /// Does one action.
@@ -21,11 +23,35 @@ pub(super) fn run(cx: &Context, action: ConfigAction) -> Result<Done, Failure> {
     }
 }
 
-/// Whether the file has no errors, as far as that can be asked.
-pub(super) fn is_usable(cx: &Context) -> bool {
-    let Some(mut command) = check(cx) else { return true };
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.code() != Some(1))
+/// What `hermesd doctor` finds without a daemon: configuration, folders, databases, commands, addresses.
+/// Nothing when there is no hermesd that can say it.
+pub(super) fn looked_without_a_daemon(cx: &Context) -> Vec<pb::Finding> {
+    let Some(program) = beside::find("hermesd") else { return Vec::new() };
+    let mut command = Command::new(program);
+    command.args(["doctor", "--home"]).arg(cx.home.path()).stdin(Stdio::null()).stderr(Stdio::null());
+    let Ok(output) = command.output() else { return Vec::new() };
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    all.iter().map(found).collect()
+}
+
+/// One finding as hermesd prints it.
+fn found(entry: &Value) -> pb::Finding {
+    let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+    let severity = match entry["severity"].as_str() {
+        Some("error") => pb::Severity::Error,
+        Some("warning") => pb::Severity::Warning,
+        Some(_) | None => pb::Severity::Info,
+    };
+    pb::Finding {
+        severity: severity.into(),
+        server: text("server"),
+        file: text("file"),
+        line: entry["line"].as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
+        key: text("key"),
+        message: text("message"),
+        hint: text("hint"),
+        kind: text("kind"),
+    }
 }
 
 fn check(cx: &Context) -> Option<Command> {

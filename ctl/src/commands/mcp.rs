@@ -1,6 +1,6 @@
-//! `mcp`: list, test, login, logout, serve.
+//! `mcp`: list, test, login, logout, import, export, register, unregister, serve.
 
-use super::{Context, login, servers, tools};
+use super::{Context, export, import, login, register, servers, tools};
 use crate::cli::{McpAction, Part, ServeArgs, ServerAction};
 use crate::failure::{Done, Failure};
 use crate::render::{json, text};
@@ -20,6 +20,10 @@ pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done,
         }
         McpAction::Login(args) => login::login(cx, &args).await,
         McpAction::Logout(server) => login::logout(cx, &server.name).await,
+        McpAction::Import(args) => import::run(cx, &args),
+        McpAction::Export(args) => export::run(cx, &args),
+        McpAction::Register(args) => register::register(cx, &args),
+        McpAction::Unregister(args) => register::unregister(cx, &args),
         McpAction::Serve(args) => Ok(serve(cx, args)),
     }
 }

@@ -3,6 +3,7 @@
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
 mod approvals;
+mod ask;
 mod audit;
 mod breaker;
 mod call;
@@ -10,10 +11,13 @@ mod config;
 mod daemon;
 mod doctor;
 pub(crate) mod events;
+mod export;
+mod import;
 mod login;
 mod logs;
 mod mcp;
 mod pins;
+mod register;
 mod reload;
 pub(crate) mod servers;
 mod service;

@@ -2,19 +2,14 @@
 //!
 //! Reads only. Texts of servers are masked by the logs themselves or by the caller's mask.
 
-use super::convert;
 use super::service::Inner;
-use crate::config::ServerEntry;
 use crate::names::ServerName;
-use crate::server::breaker::BreakerState;
-use crate::server::lifecycle::Phase;
 use crate::telemetry::server_log::{Fed, LogFeed, ServerLogs};
 use crate::telemetry::tail;
 use hermes_proto::control as pb;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::time::Instant;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -94,7 +89,7 @@ async fn follow(mut feed: LogFeed) -> Option<(Result<pb::LogChunk, Status>, Tail
     Some((Ok(pb::LogChunk { lines: vec![line] }), Tail::Feed(feed)))
 }
 
-fn finding(severity: pb::Severity, server: &str, message: String, hint: &str) -> pb::Finding {
+pub(super) fn finding(severity: pb::Severity, server: &str, message: String, hint: &str) -> pb::Finding {
     pb::Finding {
         severity: severity.into(),
         server: server.to_owned(),
@@ -117,82 +112,4 @@ pub fn lost_lines(inner: &Inner) -> Vec<pb::Finding> {
             finding(pb::Severity::Warning, server, text, &hint)
         })
         .collect()
-}
-
-/// The commonest troubles, each as one sentence and one action; errors first.
-pub fn doctor(inner: &Inner) -> Vec<pb::Finding> {
-    let config = inner.config.borrow().clone();
-    let mask = &*inner.mask;
-    let mut out: Vec<pb::Finding> =
-        config.findings.iter().map(|found| convert::finding(found, mask)).collect();
-    out.extend(lost_lines(inner));
-    out.extend(super::events::finding(inner));
-    let state = inner.reloader.state();
-    if state != "ok" {
-        let text =
-            format!("{}: {}; the last good configuration is in force", config.file.display(), mask(&state));
-        out.push(finding(
-            pb::Severity::Error,
-            "",
-            text,
-            "mend the file; `hermesctl config check` shows where",
-        ));
-    }
-    let servers = inner.servers.borrow().clone();
-    if config.servers.is_empty() {
-        let text = format!("no servers are configured in {}", config.file.display());
-        out.push(finding(pb::Severity::Info, "", text, "add entries under mcp_servers, see README"));
-    }
-    for (name, entry) in &config.servers {
-        if matches!(entry, ServerEntry::Refused { .. }) {
-            continue; // its findings are in the list already
-        }
-        let Some(handle) = servers.get(name) else { continue };
-        let status = handle.status().borrow().clone();
-        let name = name.as_str();
-        match &status.phase {
-            Phase::Parked { failure, .. } | Phase::BackingOff { failure, .. } => {
-                let text = format!("does not start: {}", mask(&failure.to_string()));
-                let hint = format!("`hermesctl mcp test {name}` shows each step and the last stderr lines");
-                out.push(finding(pb::Severity::Error, name, text, &hint));
-            }
-            Phase::NeedsAuth { .. } => {
-                let hint = format!("run `hermesctl mcp login {name}`");
-                out.push(finding(pb::Severity::Error, name, "wants a login".into(), &hint));
-            }
-            Phase::Stopped { .. } | Phase::Starting { .. } | Phase::Ready { .. } | Phase::Stopping { .. } => {
-            }
-        }
-        if let Some(noise) = status.noise() {
-            let text = format!("{} (e.g. `{}`)", noise.kind.advice(), mask(noise.sample.trim()));
-            out.push(finding(
-                pb::Severity::Warning,
-                name,
-                text,
-                "hermesd skips such lines; report it to the server's authors",
-            ));
-        }
-        if handle.breaker().snapshot(Instant::now()).state == BreakerState::Open {
-            let hint = format!("`hermesctl logs {name}`, then `hermesctl breaker reset {name}`");
-            out.push(finding(
-                pb::Severity::Error,
-                name,
-                "its breaker is open: calls are refused".into(),
-                &hint,
-            ));
-        }
-        for warning in &status.report.snapshot().warnings {
-            out.push(finding(pb::Severity::Warning, name, mask(warning), ""));
-        }
-        let catalog = inner.catalog.borrow().clone();
-        for warning in catalog.notes().get(name).into_iter().flat_map(|about| &about.warnings) {
-            let hint = format!("look at `hermesctl tools --server {name}` and `hermesctl pins diff {name}`");
-            out.push(finding(pb::Severity::Warning, name, mask(warning), &hint));
-        }
-        for note in catalog.notes().get(name).into_iter().flat_map(|about| &about.notes) {
-            out.push(finding(pb::Severity::Info, name, mask(note), ""));
-        }
-    }
-    out.sort_by_key(|found| found.severity);
-    out
 }

@@ -7,6 +7,7 @@ mod calls;
 mod consent;
 pub mod convert;
 pub mod diagnose;
+mod doctor;
 mod events;
 mod evidence;
 mod login;

@@ -3,7 +3,6 @@
 use super::calls::{admin_identity, call_params};
 use super::consent;
 use super::convert::{self, Mask};
-use super::diagnose;
 use super::events;
 use super::evidence;
 use super::login;
@@ -56,6 +55,10 @@ pub struct Inner {
     pub home: PathBuf,
     /// Where the sockets are.
     pub runtime_dir: PathBuf,
+    /// Files and folders.
+    pub paths: crate::paths::Paths,
+    /// Where environments of servers come from.
+    pub base: watch::Receiver<Arc<crate::server::base_env::BaseEnv>>,
     /// Start of the daemon.
     pub started: Instant,
     /// The configuration in force.
@@ -362,7 +365,7 @@ impl Control for Admin {
 
     async fn doctor(&self, request: Request<pb::DoctorRequest>) -> Answer<pb::DoctorResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        let findings = diagnose::doctor(&self.inner);
+        let findings = super::doctor::doctor(&self.inner).await;
         Ok(Response::new(pb::DoctorResponse { findings }))
     }
 
