@@ -131,3 +131,71 @@ fn a_cancelled_call_closes_its_stream() {
     assert_eq!(client.text("mcp_r_echo", &json!({"text": "on"})), "on");
     assert!(fake.asked("notifications/cancelled").is_empty());
 }
+
+/// Such a server too is followed and logs: by its subscription stream and by what each request says.
+#[test]
+fn resources_are_followed_and_log_lines_heard_without_a_handshake() {
+    let fake = HttpFake::start(|got: &Got, answer: &mut Answer<'_>| {
+        let result = match got.mcp() {
+            "server/discover" => json!({"supportedVersions": [REVISION], "capabilities":
+                {"tools": {}, "resources": {"subscribe": true}, "logging": {}}}),
+            "tools/list" => json!({"tools": [{"name": "talk", "inputSchema": {"type": "object"}}]}),
+            "resources/list" => {
+                json!({"resources": [{"uri": "r:a", "name": "a"}, {"uri": "r:b", "name": "b"}]})
+            }
+            "resources/templates/list" => json!({"resourceTemplates": []}),
+            "subscriptions/listen" => {
+                answer.stream(&[]);
+                let uris = got.json["params"]["notifications"]["resourceSubscriptions"].clone();
+                for uri in uris.as_array().cloned().unwrap_or_default() {
+                    answer.event(&json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}));
+                }
+                return answer.hold(Duration::from_secs(60));
+            }
+            "tools/call" => {
+                answer.stream(&[]);
+                let level = got.json["params"]["_meta"]["io.modelcontextprotocol/logLevel"].clone();
+                if level != Value::Null {
+                    answer.event(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": "said"}}));
+                }
+                answer.event(&json!({"jsonrpc": "2.0", "id": got.json["id"], "result": {"resultType": "complete", "content": []}}));
+                return;
+            }
+            _ => return modern(got, answer),
+        };
+        let mut result = result;
+        result["resultType"] = json!("complete");
+        answer.json(&json!({"jsonrpc": "2.0", "id": got.json["id"], "result": result}));
+    });
+    let w = world().entry("r", &[&format!("url: {}", fake.url())]);
+    let _daemon = w.start();
+    let mut client = w.shim();
+    client.initialize();
+    wait_for("the resources are listed", SOON, || {
+        client.request("resources/list", &json!({}))["result"]["resources"].as_array().unwrap().len() == 2
+    });
+    client.wait_tool("mcp_r_talk");
+    for uri in ["r:a", "r:b"] {
+        assert_eq!(client.request("resources/subscribe", &json!({"uri": uri}))["result"], json!({}));
+        while client.wait_method("notifications/resources/updated")["params"]["uri"] != uri {}
+    }
+    assert!(fake.asked("resources/subscribe").is_empty(), "that method does not exist there");
+    assert_eq!(client.request("resources/unsubscribe", &json!({"uri": "r:a"}))["result"], json!({}));
+    wait_for("only the other one is followed", SOON, || {
+        let last = fake.asked("subscriptions/listen").last().unwrap().json["params"]["notifications"].clone();
+        last["resourceSubscriptions"] == json!(["r:b"])
+    });
+    client.call("mcp_r_talk", &json!({}));
+    assert_eq!(
+        client.wait_method("notifications/message")["params"]["level"],
+        "info",
+        "as older servers do by themselves"
+    );
+    client.request("logging/setLevel", &json!({"level": "error"}));
+    wait_for("calls say the level", SOON, || {
+        client.call("mcp_r_talk", &json!({}));
+        let calls = fake.asked("tools/call");
+        calls.last().unwrap().json["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
+    });
+    assert!(fake.asked("logging/setLevel").is_empty());
+}

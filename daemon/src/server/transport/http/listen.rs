@@ -39,6 +39,11 @@ impl Opened {
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    #[cfg(test)]
+    pub(crate) fn open(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Listens for as long as it is polled.

@@ -47,7 +47,7 @@ impl RemoteWire {
                 }
             }
             // The answer comes on another stream, if there is one.
-            Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listens.is_set() => {}
+            Ended::Accepted if matches!(self.mode, Mode::Legacy { .. }) || self.listening.is_open() => {}
             Ended::Accepted => {
                 let text = "no body where an answer was due".to_owned();
                 let refusal =

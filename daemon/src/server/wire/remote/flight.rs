@@ -116,7 +116,9 @@ impl RemoteWire {
             (Era::Initialize, Some(params), Some(hole)) => line_with_hole(id, &method, params, hole),
             (Era::Initialize, ..) => request_line(id, &method, params.as_deref(), !opens),
             (Era::PerRequest, ..) => {
-                per_request_line(id, &method, params.as_deref(), self.session.revision())
+                let levelled = self.session.wishes.with_level(&method, params.as_deref());
+                let params = levelled.as_deref().or(params.as_deref());
+                per_request_line(id, &method, params, self.session.revision())
             }
         };
         let about = match self.session.era() {

@@ -9,13 +9,18 @@
 mod ended;
 mod flight;
 mod session;
+mod wishes;
 
 use super::core::Core;
 use super::inbound::Inbound;
 use super::pending::{NewEntry, Over};
 use super::questions::Settled;
-use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
+use super::{
+    Answer, Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits,
+};
 use crate::config::RemoteKind;
+use crate::jsonrpc::era::Era;
+use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::Generation;
 use crate::server::transport::http::exchange::{Ended, Heard};
 use crate::server::transport::http::link::Link;
@@ -34,6 +39,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wishes::{Listening, Wish};
 
 /// Messages heard that may wait for the task; exchanges wait when it is full.
 const HEARD: usize = 64;
@@ -79,9 +85,7 @@ pub struct RemoteWire {
     session: Session,
     renewal: Option<BoxFuture<'static, Result<Renewed, EndReason>>>,
     /// What the server says on its own.
-    listening: Option<BoxFuture<'static, ()>>,
-    /// Whether it could say something now.
-    listens: Opened,
+    listening: Listening,
     /// The one stream of a legacy server.
     stream: Option<BoxFuture<'static, StreamEnd>>,
     /// Why the connection ends as soon as nothing is open.
@@ -99,7 +103,6 @@ enum Wake {
     Order(Option<Order>),
     Gone,
     Timer,
-    Listened,
 }
 
 impl RemoteWire {
@@ -133,8 +136,7 @@ impl RemoteWire {
             gate: Gate::Open,
             session: Session::default(),
             renewal: None,
-            listening: None,
-            listens: Opened::default(),
+            listening: Listening::default(),
             stream: None,
             ending: None,
         };
@@ -165,7 +167,7 @@ impl RemoteWire {
                 order = self.orders.recv() => Wake::Order(order),
                 () = self.gone.notified() => Wake::Gone,
                 () = timer.as_mut() => Wake::Timer,
-                () = maybe(&mut self.listening) => Wake::Listened,
+                never = self.listening.run() => match never {},
             };
             if matches!(wake, Wake::Timer) && looked != armed {
                 // A process that was stopped wakes with its timers before it hears of its sockets: only
@@ -218,7 +220,6 @@ impl RemoteWire {
             Wake::Order(None) => return Some(EndReason::Stopped),
             Wake::Gone => self.sweep(),
             Wake::Timer => self.expire(),
-            Wake::Listened => self.listening = None,
         }
         for _ in 0..ORDERS_A_ROUND {
             match self.orders.try_recv() {
@@ -268,6 +269,16 @@ impl RemoteWire {
                     return;
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
+                if self.session.era() == Era::PerRequest
+                    && let Some(wish) = self.session.wishes.take(&method, params.as_deref())
+                {
+                    if wish == Wish::Stream {
+                        let stream = self.stream_of_news();
+                        self.listening.replace(stream);
+                    }
+                    let _ = done.send(Ok(Answer::Result(ObjectWriter::default().finish())));
+                    return;
+                }
                 let cancellable = method != "initialize";
                 let entry = NewEntry { done, events, asks, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
@@ -326,14 +337,17 @@ impl RemoteWire {
     }
 
     fn listen(&mut self) {
-        self.listens = Opened::default();
-        self.listening = match self.mode {
-            Mode::Streamable => self.news().map(|ask| -> BoxFuture<'static, ()> {
-                let (link, heard) = (self.remote.link.clone(), self.heard_in.clone());
-                Box::pin(listen::listen(link, ask, heard, self.listens.clone()))
-            }),
-            Mode::Legacy { .. } => None,
-        };
+        let stream = self.stream_of_news();
+        self.listening.set(stream);
+    }
+
+    fn stream_of_news(&self) -> Option<(BoxFuture<'static, ()>, Opened)> {
+        if matches!(self.mode, Mode::Legacy { .. }) {
+            return None;
+        }
+        let (ask, opened) = (self.news()?, Opened::default());
+        let (link, heard) = (self.remote.link.clone(), self.heard_in.clone());
+        Some((Box::pin(listen::listen(link, ask, heard, opened.clone())), opened))
     }
 
     /// Fails what is open, then closes the session at the server.
@@ -348,7 +362,8 @@ impl RemoteWire {
         self.core.pending.fail_all(|id| open.get(&id).is_none_or(|open| !open.written.is_set()));
         self.core.count_open();
         self.flights = Flights::default();
-        (self.stream, self.listening, self.renewal) = (None, None, None);
+        (self.stream, self.renewal) = (None, None);
+        self.listening.set(None);
         let headers: HeaderMap = self.session.headers();
         match (&self.mode, reason) {
             (Mode::Streamable, EndReason::Stopped) if self.session.has_id() => {

@@ -6,9 +6,10 @@
 use super::super::inbound::{Body, Inbound};
 use super::super::lines::{notification_line, per_request_line, request_line};
 use super::flight::header;
+use super::wishes::Wishes;
 use super::{EndReason, RemoteWire};
 use crate::jsonrpc::era::{self, Era};
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::splice::Members;
 use crate::server::transport::http::body::Written;
 use crate::server::transport::http::exchange::{Ended, Heard, Opens, Post, Resume, exchange};
 use crate::server::transport::http::link::{Ask, Link, Login, SendError};
@@ -58,8 +59,8 @@ pub(super) struct Session {
     pub(super) fruitless: u32,
     /// Arguments that servers want in headers.
     pub(super) mirror: Mirror,
-    /// What a server without handshake offers news about: params of `subscriptions/listen`.
-    news: Option<Box<RawValue>>,
+    /// What a server without handshake is to tell on its own.
+    pub(super) wishes: Wishes,
 }
 
 /// A session that was opened anew.
@@ -125,33 +126,10 @@ impl Session {
     }
 }
 
-/// The params of `subscriptions/listen` for a server with these capabilities; `None`: it has no news.
-fn news_of(discovery: &RawValue) -> Option<Box<RawValue>> {
-    let members = Members::parse(discovery).ok()?;
-    let capabilities = Members::parse(members.get("capabilities")?).ok()?;
-    let mut filter = ObjectWriter::default();
-    let mut any = false;
-    for (capability, wish) in [
-        ("tools", "toolsListChanged"),
-        ("resources", "resourcesListChanged"),
-        ("prompts", "promptsListChanged"),
-    ] {
-        let declared =
-            capabilities.get(capability).and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-        if declared.get("listChanged").is_some_and(|raw| raw.get() == "true") {
-            filter.member(wish, "true");
-            any = true;
-        }
-    }
-    let mut params = ObjectWriter::default();
-    params.member("notifications", filter.finish().get());
-    any.then(|| params.finish())
-}
-
 impl RemoteWire {
     /// Takes note of what the server offers news about.
     pub(super) fn discovered(&mut self, discovery: &RawValue) {
-        self.session.news = news_of(discovery);
+        self.session.wishes.discovered(discovery);
     }
 
     /// The request whose answer is the stream of what the server says on its own.
@@ -160,8 +138,8 @@ impl RemoteWire {
         match self.session.era() {
             Era::Initialize => Some(Ask::get(headers, Login::Reported)),
             Era::PerRequest => {
-                let params = self.session.news.as_deref()?;
-                let line = per_request_line(OWN_ID, LISTEN, Some(params), self.session.revision());
+                let params = self.session.wishes.listen()?;
+                let line = per_request_line(OWN_ID, LISTEN, Some(&params), self.session.revision());
                 let mut ask = Ask::post(Bytes::from(line), headers, Written::default());
                 ask.headers.insert(names::METHOD, names::value(LISTEN));
                 Some(Ask { login: Login::Reported, ..ask })
@@ -175,7 +153,7 @@ impl RemoteWire {
             return;
         }
         self.gate = Gate::Renewing;
-        self.listening = None;
+        self.listening.set(None);
         let line = request_line(OWN_ID, "initialize", self.session.opening.as_deref(), false);
         let renewal = renew(self.remote.link.clone(), self.core.stats.clone(), Bytes::from(line));
         self.renewal = Some(Box::pin(async move {
