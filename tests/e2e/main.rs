@@ -30,6 +30,7 @@ mod defects;
 mod doctor;
 mod elicitation;
 mod eras;
+mod eras_servers;
 mod events;
 mod fake_server;
 mod framing;

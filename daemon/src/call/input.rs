@@ -55,7 +55,8 @@ impl Wanted {
         if members.text("resultType").as_deref() != Some("input_required") {
             return None;
         }
-        let requests = members.get("inputRequests").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let requests =
+            members.get("inputRequests").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
         let asks = requests.iter().take(MAX_ASKED).filter_map(|(name, request)| {
             let request = Members::parse(request).ok()?;
             let method = request.text("method")?.into_owned();
@@ -84,14 +85,19 @@ impl Wanted {
         caller: &Caller,
         server: &ServerConfig,
     ) -> Result<Given, CallError> {
-        let answers = self.asks.iter().map(|ask| asked::answer(path, caller, server, &ask.method, ask.params.as_deref()));
+        let answers = self
+            .asks
+            .iter()
+            .map(|ask| asked::answer(path, caller, server, &ask.method, ask.params.as_deref()));
         let answers = join_all(answers).await;
         let mut responses = ObjectWriter::default();
         for (ask, reply) in self.asks.iter().zip(answers) {
             match reply {
                 Reply::Result(result) => drop(responses.member(&ask.name, result.get())),
                 Reply::Error(error) => {
-                    let why = Members::parse(&error).ok().and_then(|error| Some(error.text("message")?.into_owned()));
+                    let why = Members::parse(&error)
+                        .ok()
+                        .and_then(|error| Some(error.text("message")?.into_owned()));
                     let wants = format!("{}: {}", ask.method, why.unwrap_or_default());
                     return Err(CallError::InputRequired { wants });
                 }
@@ -108,7 +114,9 @@ impl Given {
     pub(super) fn put_into(&self, params: &RawValue) -> Box<RawValue> {
         let members = Members::parse(params).unwrap_or_default();
         let mut out = ObjectWriter::with_capacity(params.get().len() + 256);
-        for (name, value) in members.iter().filter(|(name, _)| !matches!(*name, "inputResponses" | "requestState")) {
+        for (name, value) in
+            members.iter().filter(|(name, _)| !matches!(*name, "inputResponses" | "requestState"))
+        {
             out.member(name, value.get());
         }
         for (name, value) in [("inputResponses", &self.responses), ("requestState", &self.state)] {
@@ -121,7 +129,12 @@ impl Given {
 }
 
 /// `params` that say what whoever answers for this call can be asked (2026-07-28, `clientCapabilities`).
-pub(super) fn declaring(params: &RawValue, path: &CallPath, caller: &Caller, server: &ServerConfig) -> Box<RawValue> {
+pub(super) fn declaring(
+    params: &RawValue,
+    path: &CallPath,
+    caller: &Caller,
+    server: &ServerConfig,
+) -> Box<RawValue> {
     let has = |feature| caller.peer.as_ref().is_some_and(|peer| peer.has(feature));
     let by_daemon = path.around.sampling.can_answer(server);
     let (form, url, sampling, tools, roots) = (
@@ -162,21 +175,23 @@ mod tests {
 
     #[test]
     fn only_a_result_that_says_so_wants_input() {
-        let wants = raw(
-            r#"{"resultType":"input_required","requestState":"s\u0041","inputRequests":{
-                "b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{}},"c":{"method":"roots/list"},"d":5}}"#,
-        );
+        let wants = raw(r#"{"resultType":"input_required","requestState":"s\u0041","inputRequests":{
+                "b":{"method":"roots/list"},"a":{"method":"elicitation/create","params":{}},"c":{"method":"roots/list"},"d":5}}"#);
         let wanted = Wanted::read(&wants).unwrap();
         assert_eq!(wanted.methods(), "elicitation/create, roots/list");
         assert_eq!(wanted.asks.len(), 3);
-        assert_eq!(Wanted::read(&raw(r#"{"resultType":"input_required"}"#)).unwrap().methods(), "nothing that it names");
+        assert_eq!(
+            Wanted::read(&raw(r#"{"resultType":"input_required"}"#)).unwrap().methods(),
+            "nothing that it names"
+        );
         assert!(Wanted::read(&raw(r#"{"resultType":"complete","content":["input_required"]}"#)).is_none());
         assert!(Wanted::read(&raw(r#"{"content":[{"resultType":"input_required"}]}"#)).is_none());
     }
 
     #[test]
     fn the_state_goes_back_byte_for_byte_and_what_was_given_before_is_replaced() {
-        let given = Given { responses: Some(raw(r#"{"a":{"action":"accept"}}"#)), state: Some(raw(r#""s\u0041""#)) };
+        let given =
+            Given { responses: Some(raw(r#"{"a":{"action":"accept"}}"#)), state: Some(raw(r#""s\u0041""#)) };
         let params = given.put_into(&raw(r#"{"name":"t","requestState":"old","arguments":{"n":1.0}}"#));
         assert_eq!(
             params.get(),

@@ -286,11 +286,7 @@ where
 }
 
 /// One request of a call: slot, breaker's permit, send.
-async fn attempt<S>(
-    sending: &Sending<'_>,
-    record: &mut Record<'_>,
-    progress: &S,
-) -> Result<Answer, CallError>
+async fn attempt<S>(sending: &Sending<'_>, record: &mut Record<'_>, progress: &S) -> Result<Answer, CallError>
 where
     S: Fn(Box<RawValue>) + Sync,
 {

@@ -6,7 +6,7 @@
 
 use super::body::Body;
 use super::breaker::WasOpen;
-use super::handshake::{self, Agreed, HandshakeError, Offer};
+use super::handshake::{self, Agreed, FirstWord, HandshakeError, Offer};
 use super::health::Ping;
 use super::launch::{Ignition, Launched, Launcher};
 use super::lifecycle::{Event, Failure, Phase};
@@ -89,11 +89,12 @@ pub(crate) async fn introduce(
     wire: WireHandle,
     config: Arc<ServerConfig>,
     offer: Offer,
+    first: Arc<FirstWord>,
     budget: Duration,
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::agree(&wire, &config.protocol, offer, budget).await {
+    let agreed = match handshake::agree(&wire, &config.protocol, offer, &first, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -196,8 +197,9 @@ impl Supervisor {
                     None => {
                         let (config, report) =
                             (self.config.borrow().clone(), self.status.borrow().report.clone());
+                        let offer = Offer::of_roots(&self.shared.roots);
                         let introducing =
-                            introduce(wire, config, Offer::of_roots(&self.shared.roots), self.budget, report);
+                            introduce(wire, config, offer, self.first.clone(), self.budget, report);
                         self.job = Some(Job::Introducing(Box::pin(introducing)));
                     }
                 }

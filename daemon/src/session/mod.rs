@@ -9,6 +9,7 @@ pub mod announce;
 pub mod asks;
 pub mod batch;
 pub mod clients;
+mod ended;
 mod follow;
 pub mod inbound;
 mod inbox;

@@ -9,6 +9,8 @@ use super::announce::Announce;
 use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
+pub use super::ended::Ended;
+use super::ended::hung_up;
 use super::follow::Ears;
 use super::inbound::{self, ClientMessage};
 use super::inbox::Inbox;
@@ -31,7 +33,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::future::Future;
@@ -67,31 +68,6 @@ const TOTAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Calls of one client at once; further ones are refused.
 const MAX_CALLS: usize = 1024;
-
-/// Why a session ended, for the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The client's side ended and everything was answered.
-    ClientDone,
-    /// The socket broke.
-    Broken,
-    /// The client did not read its answers.
-    NotReading,
-    /// The daemon stops.
-    Stopping,
-}
-
-impl Ended {
-    /// For the log.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::ClientDone => "the client is done",
-            Self::Broken => "the socket broke",
-            Self::NotReading => "the client does not read",
-            Self::Stopping => "the daemon stops",
-        }
-    }
-}
 
 pub(super) type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
@@ -497,13 +473,6 @@ impl Session {
         }
         self.close_stream(&key);
     }
-}
-
-/// Whether the peer has closed both directions of its socket, not only its sending one.
-fn hung_up(stream: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(stream, PollFlags::empty())];
-    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {
