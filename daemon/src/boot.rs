@@ -5,7 +5,6 @@
 
 use crate::admin::{self, service};
 use crate::after_login;
-use crate::call::seal::SealKey;
 use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
@@ -225,7 +224,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config.clone(),
         catalog: catalog.clone(),
         conversations,
-        seal: SealKey::of_home(&paths.state_key).await.context("randomness for the key of requestState")?,
+        seal: call::seal::SealKey::of_home(&paths.state_key).await?,
         redactor,
         store: store.clone(),
         metrics: metrics.clone(),

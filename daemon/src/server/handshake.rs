@@ -325,7 +325,9 @@ fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Opt
         return None;
     }
     let offered = INITIALIZE_REVISIONS.into_iter().rev().find(|known| supported.iter().any(|s| s == known));
-    let about_revision = message.to_ascii_lowercase().contains("version");
+    // What is about the other era is not mended by an older revision of this one.
+    let about_revision =
+        message.to_ascii_lowercase().contains("version") && !refused(error).names_other_era();
     offered.or(about_revision.then_some(INITIALIZE_REVISIONS[0])).filter(|revision| *revision != asked)
 }
 
