@@ -268,3 +268,21 @@ fn a_batch_is_answered_in_one_response() {
     let mut refused = client(&w).post(&json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }]));
     assert_eq!(refused.json()["error"]["code"], -32600);
 }
+
+/// Clients that never say good-bye do not shut out new ones: the session that is idle for longest makes room.
+#[test]
+fn sessions_that_nobody_uses_make_room() {
+    let w = world().yaml(LISTEN);
+    let _daemon = w.start();
+    let http = w.http();
+    let first = http.initialize(&json!({}));
+    let listening = http.initialize(&json!({}));
+    let _general = listening.send("GET", "/mcp", b"");
+    let mut last = first.clone();
+    for _ in 0..127 {
+        last = http.initialize(&json!({}));
+    }
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    wait_for("the oldest one is gone", SOON, || first.post(&ping).status == 404);
+    assert_eq!((listening.post(&ping).status, last.post(&ping).status), (200, 200), "who is there stays");
+}
