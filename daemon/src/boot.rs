@@ -55,7 +55,7 @@ use crate::telemetry::server_log::{LogLimits, ServerLogs};
 use crate::telemetry::stats::Stats;
 use crate::watchdog;
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use hermes_proto::endpoint::{Endpoint, Home};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -94,7 +94,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if let Some(Command::Man { dir }) = &cli.command {
-        return man(dir);
+        return Ok(crate::cli::man(dir)?);
     }
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
     match cli.command {
@@ -111,13 +111,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(code)
         }
     }
-}
-
-/// For packages; needs no home.
-fn man(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
-    std::fs::create_dir_all(dir)?;
-    clap_mangen::generate_to(Cli::command(), dir)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCode> {
@@ -244,6 +237,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config.clone(),
         catalog: catalog.clone(),
         conversations,
+        seal: call::seal::SealKey::of_home(&paths.state_key).await?,
         redactor,
         store: store.clone(),
         metrics: metrics.clone(),
@@ -254,6 +248,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     calls.restore_quota().await;
     calls.resume_approvals().await;
     groups.inner.spawn(calls.clone().keep_approvals(groups.inner.stop_signal()));
+    groups.inner.spawn(calls.clone().keep_suspended(groups.inner.stop_signal()));
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);

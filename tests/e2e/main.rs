@@ -33,6 +33,8 @@ mod defects;
 mod doctor;
 mod elicitation;
 mod entries;
+mod eras;
+mod eras_servers;
 mod events;
 mod fake_server;
 mod framing;

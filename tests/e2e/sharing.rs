@@ -1,6 +1,7 @@
 //! Who shares the process of a server, and whom it can ask: clients kept apart, questions that reach the one
 //! client that they are about, and nobody else.
 
+use crate::eras::{modern, question};
 use crate::world;
 use hermes_tests::{
     Answer, Got, HttpFake, SOON, Script, Shim, World, holds_for, plain_server, wait_for, wait_some,
@@ -120,6 +121,32 @@ fn a_server_with_one_process_a_client_asks_its_own_client() {
     let refusal = json!({ "code": -1, "message": "no dialogs today" });
     one.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": refusal }));
     assert_eq!(heard(&mut one, &call)["error"], refusal);
+}
+
+/// A client of 2026-07-28 has its own process too, and what that asks ends its request with `input_required`;
+/// the same request with the answer completes the call, at the server as well.
+#[test]
+fn a_client_without_a_session_is_asked_by_its_own_process() {
+    let w = with("per_client");
+    let _daemon = w.start();
+    let mut old = able(&w);
+    let mut new = modern(&w, json!({ "elicitation": { "form": {} } }));
+    new.wait_tool("mcp_w_ask");
+    let theirs = new.call("mcp_w_pid", &json!({}))["content"][0]["text"].as_str().unwrap().to_owned();
+    assert_ne!(pid(&mut old), theirs);
+    let params = json!({ "mode": "form", "message": "who?", "requestedSchema": { "type": "object", "properties": {} } });
+    let arguments = json!({ "method": "elicitation/create", "params": params });
+    let asks = new.call("mcp_w_ask", &arguments);
+    let (name, asked) = question(&asks);
+    assert_eq!((&asked["method"], &asked["params"]), (&json!("elicitation/create"), &params));
+    let answer = json!({ "action": "accept", "content": { "name": "n" } });
+    let done = new.retry("mcp_w_ask", &arguments, &asks["requestState"], &json!({ name: answer }));
+    let text = done["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{done}"));
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap()["result"], answer);
+    assert!(old.arrived("elicitation/create").is_empty());
+    // What it did not declare is declined at once.
+    let roots = new.call("mcp_w_ask", &json!({ "method": "roots/list", "params": {} }));
+    assert_ne!(roots["resultType"], "input_required", "{roots}");
 }
 
 /// An instance declares what its client can do and nothing else; the rest is declined at once.

@@ -68,7 +68,8 @@ pub(super) async fn subscribe(
     };
     let source = Source::of(tool);
     let followers = handle.followers();
-    followers.follow(caller.client, &source.uri, &call.name, hearer, Since::Now);
+    let follower = call.follower.unwrap_or(caller.client);
+    followers.follow(follower, &source.uri, &call.name, hearer, Since::Now);
     match tokio::time::timeout_at(deadline, followers.told(&source.uri)).await {
         Ok(Ok(())) => Ok(agreed()),
         Ok(Err(Refusal::Server(error))) => Ok(Reply::Error(RawValue::to_owned(&error))),
@@ -102,47 +103,54 @@ impl CallPath {
     pub(super) fn subscribe_own(&self, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
         let uri = Source::of(tool).uri;
         if let Some(hearer) = &caller.hearer {
-            self.own_news.follow(caller.client, &uri, &call.name, hearer, Since::Now);
+            self.own_news.follow(
+                call.follower.unwrap_or(caller.client),
+                &uri,
+                &call.name,
+                hearer,
+                Since::Now,
+            );
         }
         agreed()
     }
 
-    /// Has a client that is there again, or whose server is another one now, go on following.
-    pub fn follow_on(&self, caller: &Caller, named: &str, source: &Source) {
-        let (client, Some(hearer)) = (caller.client, &caller.hearer) else { return };
+    /// Has a client that is there again, or whose server is another one now, go on following; `follower` is
+    /// the number under which it does.
+    pub fn follow_on(&self, caller: &Caller, follower: ClientId, named: &str, source: &Source) {
+        let Some(hearer) = &caller.hearer else { return };
         match &source.server {
             None => {
-                self.own_news.follow(client, &source.uri, named, hearer, Since::Earlier);
+                self.own_news.follow(follower, &source.uri, named, hearer, Since::Earlier);
             }
             Some(server) => {
                 let Some(first) = self.around.servers.borrow().get(server).cloned() else { return };
                 // Full of others' calls: the resource can be followed again later.
                 let Ok(handle) = self.instance_now(caller, &first) else { return };
-                if handle.followers().follow(client, &source.uri, named, hearer, Since::Earlier).is_new() {
+                if handle.followers().follow(follower, &source.uri, named, hearer, Since::Earlier).is_new() {
                     handle.wake();
                 }
             }
         }
     }
 
-    /// Ends the following of one resource.
-    pub fn unfollow(&self, client: ClientId, source: &Source) {
+    /// Ends the following of one resource, which `client` follows under the number `follower`.
+    pub fn unfollow(&self, client: ClientId, follower: ClientId, source: &Source) {
         match &source.server {
-            None => self.own_news.unfollow(client, &source.uri),
+            None => self.own_news.unfollow(follower, &source.uri),
             Some(server) => {
                 let first = self.around.servers.borrow().get(server).cloned();
                 if let Some(handle) = first.and_then(|first| self.placed(client, &first)) {
-                    handle.followers().unfollow(client, &source.uri);
+                    handle.followers().unfollow(follower, &source.uri);
                 }
             }
         }
     }
 
-    /// Has a client see log lines of the servers that `view` shows.
-    pub fn listen(&self, client: ClientId, view: &View, wish: Verbosity, hearer: &Arc<dyn Hearer>) {
+    /// Has a client see log lines of the servers that `view` shows; `None`: none.
+    pub fn listen(&self, client: ClientId, view: &View, wish: Option<Verbosity>, hearer: &Arc<dyn Hearer>) {
         self.placement.listens(client, wish);
         for (name, first) in self.around.servers.borrow().iter() {
-            let wish = Some(wish).filter(|_| view.sees(name.as_str()));
+            let wish = wish.filter(|_| view.sees(name.as_str()));
             // An instance that is made later hears of it then.
             if let Some(handle) = self.placed(client, first) {
                 handle.followers().listen(client, wish, hearer);

@@ -14,6 +14,7 @@ mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+mod input;
 mod lapse;
 pub mod peer;
 pub mod permissions;
@@ -23,9 +24,12 @@ mod record;
 pub mod result;
 pub mod retry;
 pub mod route;
+pub mod running;
+pub mod seal;
 mod sending;
 mod spans;
 mod steps;
+pub mod suspended;
 pub mod trace;
 mod utility;
 pub mod validate;
@@ -48,6 +52,7 @@ use crate::telemetry::traces::Kind;
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use input::Wanted;
 use peer::Peer;
 use record::Record;
 use route::Upstream;
@@ -112,6 +117,8 @@ pub struct ToolCall {
     pub cancel_reason: Arc<OnceLock<String>>,
     /// Idle limit instead of the server's own.
     pub timeout: Option<Duration>,
+    /// Under which number a subscription counts, where it is not that of the client.
+    pub follower: Option<ClientId>,
 }
 
 impl ToolCall {
@@ -129,6 +136,7 @@ impl ToolCall {
             asked: None,
             cancel_reason,
             timeout: None,
+            follower: None,
         }
     }
 }
@@ -257,37 +265,50 @@ where
     }
     // Before a slot: those are for the calls of whoever has the turn.
     let turn = path.turn(caller, &handle, idle).await?;
+    let progress = |params| progress(finish.progress(params));
+    let upstream = &upstream;
+    let turn = turn.as_ref();
+    let mut sending =
+        Sending { path, caller, handle: &handle, tool, raw, upstream, call, idle, turn, given: None };
+    for round in 0.. {
+        let answer = attempt(&sending, record, &progress).await?;
+        // The era first: only there does the word mean that, and looking for it reads the whole result.
+        let wanted = match &answer {
+            Answer::Result(result) if sending.era() == Era::PerRequest => Wanted::read(result),
+            Answer::Result(_) | Answer::Error(_) => None,
+        };
+        match wanted {
+            None => return Ok(finish.apply(as_asked(tool, answer)).await),
+            Some(wanted) if round >= input::ROUNDS => {
+                return Err(CallError::InputRequired { wants: wanted.methods() });
+            }
+            // Slot and permit are given back: a person may think for minutes, and the server is done with it.
+            Some(wanted) => {
+                record.note("input", wanted.methods());
+                sending.given = Some(wanted.answered(path, caller, &config).await?);
+            }
+        }
+    }
+    unreachable!("the rounds are bounded")
+}
+
+/// One request of a call: slot, breaker's permit, send.
+async fn attempt<S>(sending: &Sending<'_>, record: &mut Record<'_>, progress: &S) -> Result<Answer, CallError>
+where
+    S: Fn(Box<RawValue>) + Sync,
+{
+    let (handle, config) = (sending.handle, sending.handle.config());
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let waits = record.span().child(Kind::Internal, || "wait for slot".into());
-    let slot = handle.slots().acquire(caller.client, Instant::now() + idle).await;
+    let slot = handle.slots().acquire(sending.caller.client, Instant::now() + sending.idle).await;
     waits.settle(&slot, |_| "busy");
     let _slot = slot?;
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
-    let progress = |params| progress(finish.progress(params));
-    let sending = Sending {
-        path,
-        caller,
-        handle: &handle,
-        tool,
-        raw,
-        upstream: &upstream,
-        call,
-        idle,
-        turn: turn.as_ref(),
-    };
-    let outcome = sending.at_most_once(record, &progress).await;
+    let outcome = sending.at_most_once(record, progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
-    report(&handle, turn, &outcome);
-    let answer = outcome?;
-    // The era first: only there does the word mean that, and looking for it reads the whole result.
-    if let Answer::Result(result) = &answer
-        && handle.status().borrow().agreed.as_ref().is_some_and(|agreed| agreed.era == Era::PerRequest)
-        && let Some(wants) = result::input_wanted(result)
-    {
-        return Err(CallError::InputRequired { wants });
-    }
-    Ok(finish.apply(as_asked(tool, answer)).await)
+    report(handle, turn, &outcome);
+    outcome
 }
 
 /// The server's answer in the form in which its client asked.

@@ -40,9 +40,13 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// From now on the client wants these log lines.
-    pub(super) fn listens(&self, client: ClientId, wish: Verbosity) {
-        lock(&self.wishes).insert(client, wish);
+    /// From now on the client wants these log lines; `None`: none.
+    pub(super) fn listens(&self, client: ClientId, wish: Option<Verbosity>) {
+        let mut wishes = lock(&self.wishes);
+        match wish {
+            Some(wish) => wishes.insert(client, wish),
+            None => wishes.remove(&client),
+        };
     }
 
     pub(super) fn forget(&self, client: ClientId) {

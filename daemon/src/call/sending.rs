@@ -4,11 +4,13 @@
 //! the caller before the outcome does. May touch: the handle of one server.
 
 use super::error::CallError;
+use super::input::{self, Given};
 use super::record::Record;
 use super::retry::{self, Decision, Trust};
 use super::route::Upstream;
 use super::{CallPath, Caller, ToolCall, asked, spans, utility};
 use crate::catalog::snapshot::Tool;
+use crate::jsonrpc::era::Era;
 use crate::names::RawTool;
 use crate::server::handle::ServerHandle;
 use crate::server::turns::Turn;
@@ -32,6 +34,8 @@ pub(super) struct Sending<'a> {
     pub(super) idle: Duration,
     /// Where clients take turns: that of the caller.
     pub(super) turn: Option<&'a Turn>,
+    /// What the server asked for in the round before.
+    pub(super) given: Option<Given>,
 }
 
 impl Sending<'_> {
@@ -58,6 +62,11 @@ impl Sending<'_> {
             }
             attempts += 1;
         }
+    }
+
+    /// The era of the server, as far as it is known.
+    pub(super) fn era(&self) -> Era {
+        self.handle.status().borrow().agreed.as_ref().map_or(Era::Initialize, |agreed| agreed.era)
     }
 
     /// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
@@ -93,14 +102,22 @@ impl Sending<'_> {
         let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
         let trace = &self.call.trace;
         let sent = utility::asked(self.tool, self.raw, self.upstream, trace, &trace.header(span));
+        let (params, hole) = match self.era() {
+            Era::Initialize => (sent.params, sent.hole),
+            // The wire reads these params anyway.
+            Era::PerRequest => {
+                let params = input::declaring(&sent.params, self.path, self.caller, &self.handle.config());
+                (self.given.as_ref().map_or_else(|| params.clone(), |given| given.put_into(&params)), None)
+            }
+        };
         let request = Request {
             method: sent.method.into(),
-            params: Some(sent.params),
+            params: Some(params),
             idle: self.idle,
             cap: self.handle.config().call_cap().max(self.idle),
             progress: wanted,
         };
-        let flight = wire.call(request, sent.hole, self.turn.map(Turn::pass))?;
+        let flight = wire.call(request, hole, self.turn.map(Turn::pass))?;
         let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
         let config = self.handle.config();
         // With the call they end, and the client hears that nobody waits for its answers any more.

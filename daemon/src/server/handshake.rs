@@ -15,6 +15,7 @@ use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE, PE
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -211,8 +212,34 @@ fn agreed(era: Era, revision: &'static str, members: &Members<'_>, info: Option<
     }
 }
 
-/// Finds the era of the server and agrees with it, within `budget`: `initialize` first; a server over
-/// HTTP that only knows requests which speak for themselves is asked with `server/discover`.
+/// What a server on pipes is asked first, as its last generation taught it. `initialize`, unless it refused
+/// that: some servers take the first request for the era of all, so a question of the other era needs a process
+/// of its own (rmcp 3.11).
+#[derive(Debug, Default)]
+pub struct FirstWord(AtomicBool);
+
+impl FirstWord {
+    fn is_discover(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, discover: Discover) {
+        self.0.store(discover == Discover::First, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Discover {
+    First,
+    IfRefused,
+}
+
+/// Longest wait for a server on pipes to say what it is, once it refused `initialize`.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// Finds the era of the server and agrees with it, within `budget`: `initialize` first; a server that refuses that
+/// as one does that only knows requests which speak for themselves is asked with `server/discover`. `first` is what
+/// earlier generations taught, and is told what this one did.
 ///
 /// # Errors
 /// [`HandshakeError`]; nothing more may be asked of this generation then.
@@ -222,24 +249,33 @@ pub async fn agree(
     wire: &WireHandle,
     choice: &ProtocolChoice,
     offer: &Offer,
+    first: &FirstWord,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let begun = Instant::now();
-    match (choice, wire.carrier()) {
-        (ProtocolChoice::Revision(pinned), Carrier::Http) if pinned == PER_REQUEST => {
-            discover(wire, budget).await
+    let is_auto = match choice {
+        ProtocolChoice::Revision(pinned) if pinned == PER_REQUEST => return discover(wire, budget).await,
+        ProtocolChoice::Auto => true,
+        ProtocolChoice::Legacy | ProtocolChoice::Revision(_) => false,
+    };
+    if is_auto && wire.carrier() == Carrier::Pipes && first.is_discover() {
+        let outcome = discover(wire, budget).await;
+        if outcome.is_err() {
+            first.set(Discover::IfRefused);
         }
-        (ProtocolChoice::Auto, Carrier::Http) => match initialize(wire, choice, offer, budget).await {
-            Err(first) if first.names_other_era() => {
-                let left = budget.saturating_sub(begun.elapsed());
-                // The first refusal is about what most servers speak, and says more to a person.
-                discover(wire, left).await.map_err(|_| first)
-            }
-            outcome => outcome,
-        },
-        (ProtocolChoice::Auto | ProtocolChoice::Legacy | ProtocolChoice::Revision(_), _) => {
-            initialize(wire, choice, offer, budget).await
+        return outcome;
+    }
+    match initialize(wire, choice, offer, budget).await {
+        Err(refusal) if is_auto && refusal.names_other_era() => {
+            let left = budget.saturating_sub(begun.elapsed());
+            let left = if wire.carrier() == Carrier::Pipes { left.min(PROBE) } else { left };
+            let outcome = discover(wire, left).await;
+            // Found or not: the next generation is asked this first, and shows it.
+            first.set(Discover::First);
+            // The first refusal is about what most servers speak, and says more to a person.
+            outcome.map_err(|_| refusal)
         }
+        outcome => outcome,
     }
 }
 
@@ -327,7 +363,9 @@ fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Opt
         return None;
     }
     let offered = INITIALIZE_REVISIONS.into_iter().rev().find(|known| supported.iter().any(|s| s == known));
-    let about_revision = message.to_ascii_lowercase().contains("version");
+    // What is about the other era is not mended by an older revision of this one.
+    let about_revision =
+        message.to_ascii_lowercase().contains("version") && !refused(error).names_other_era();
     offered.or(about_revision.then_some(INITIALIZE_REVISIONS[0])).filter(|revision| *revision != asked)
 }
 

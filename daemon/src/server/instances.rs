@@ -143,6 +143,10 @@ impl Instances {
             let extra = inner.extras.remove(at);
             let handle = extra.handle.clone();
             inner.extras.push(extra);
+            if let Some(guest) = guest {
+                // The client may be there by another connection than before.
+                handle.front().serve(handle.name().clone(), guest.inbox.clone());
+            }
             return Ok(Found::Known(handle));
         }
         if inner.extras.len() >= limit {

@@ -10,6 +10,7 @@ use super::body::{Body, EndOrder};
 use super::breaker::Breaker;
 use super::gate;
 use super::handle::{self, Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
+use super::handshake::FirstWord;
 use super::health::{Ping, Verdict};
 use super::instances::Extras;
 use super::launch::{Launched, Log};
@@ -121,6 +122,8 @@ pub struct Supervisor {
     /// The place among the starts, held until the introduction is over or for [`PLACE_HELD`].
     pub(super) place: Option<Place>,
     pub(super) place_until: Instant,
+    /// What the server is asked first.
+    pub(super) first: Arc<FirstWord>,
     /// Budget of the start under way.
     pub(super) budget: Duration,
     /// The connection broke; this is the reason unless the exit report tells a better one in time.
@@ -169,6 +172,7 @@ impl Supervisor {
             body: None,
             place: None,
             place_until: Instant::now(),
+            first: Arc::default(),
             budget: Duration::ZERO,
             dying: None,
             refresh: Refresh::default(),

@@ -9,14 +9,18 @@ pub mod announce;
 pub mod asks;
 pub mod batch;
 pub mod clients;
+mod ended;
 mod follow;
 pub mod inbound;
 mod inbox;
 pub mod listener;
 pub mod methods;
+pub mod modern;
 mod notices;
 pub mod outbox;
+mod requests;
 pub mod resume;
+pub mod streams;
 pub mod subscriptions;
 pub mod task;
 

@@ -27,6 +27,7 @@ impl Session {
             }
             let _ = cancel.trigger.send(());
         }
+        self.close_stream(&key);
     }
 }
 

@@ -10,6 +10,7 @@ mod core;
 mod error;
 pub mod inbound;
 mod lines;
+mod modern;
 pub mod pending;
 pub mod questions;
 pub mod remote;

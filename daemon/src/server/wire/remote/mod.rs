@@ -9,7 +9,7 @@
 mod ended;
 mod flight;
 mod session;
-mod wishes;
+pub(super) mod wishes;
 
 use super::core::Core;
 use super::inbound::Inbound;
