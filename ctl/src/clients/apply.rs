@@ -139,10 +139,16 @@ fn backup(home: &Home, seen: &Seen, label: &str) -> Result<Option<PathBuf>, Appl
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io_at(&dir))?;
     let name = seen.path.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!("{label}-{}.", name.trim_start_matches('.'));
-    let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
-    let path = dir.join(format!("{prefix}{stamp}"));
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&path).map_err(io_at(&path))?;
+    // Two copies of one moment get two names.
+    let (path, mut file) = loop {
+        let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ").to_string();
+        let path = dir.join(format!("{prefix}{stamp}"));
+        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => break (path, file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(io_at(&path)(error)),
+        }
+    };
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io_at(&path))?;
     prune(&dir, &prefix);
     Ok(Some(path))
@@ -183,6 +189,9 @@ mod tests {
         assert!(matches!(refused, Err(ApplyError::Changed { .. })), "{refused:?}");
         assert!(matches!(delete(&lock, &home, &seen, "cursor", &[]), Err(ApplyError::Changed { .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        for _ in 0..50 {
+            backup(&home, &seen, "moment").unwrap();
+        }
     }
 
     #[test]
