@@ -5,6 +5,7 @@
 
 use crate::admin::{self, service};
 use crate::after_login;
+use crate::call::seal::SealKey;
 use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
@@ -224,6 +225,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         config: config.clone(),
         catalog: catalog.clone(),
         conversations,
+        seal: SealKey::of_home(&paths.state_key).await.context("randomness for the key of requestState")?,
         redactor,
         store: store.clone(),
         metrics: metrics.clone(),
@@ -234,6 +236,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     calls.restore_quota().await;
     calls.resume_approvals().await;
     groups.inner.spawn(calls.clone().keep_approvals(groups.inner.stop_signal()));
+    groups.inner.spawn(calls.clone().keep_suspended(groups.inner.stop_signal()));
     let news =
         call::conversation::tell_followers(calls.clone(), events.changes(), groups.inner.stop_signal());
     groups.inner.spawn(news);

@@ -36,6 +36,8 @@ pub struct Paths {
     pub ledger: PathBuf,
     /// Our database, `hermesd.db`.
     pub db: PathBuf,
+    /// Seals what clients of 2026-07-28 have to bring back.
+    pub state_key: PathBuf,
     /// Answers of the malware check.
     pub osv_cache: PathBuf,
     /// OAuth tokens, shared with Hermes Agent.
@@ -112,6 +114,7 @@ impl Paths {
             endpoint_file: home.endpoint_file(),
             ledger: state_dir.join("children.json"),
             db: state_dir.join("hermesd.db"),
+            state_key: state_dir.join("state.key"),
             osv_cache: state_dir.join("osv-cache.json"),
             tokens_dir: root.join("mcp-tokens"),
             state_db: root.join("state.db"),

@@ -29,6 +29,7 @@ mod death;
 mod defects;
 mod doctor;
 mod elicitation;
+mod eras;
 mod events;
 mod fake_server;
 mod framing;

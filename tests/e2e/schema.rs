@@ -7,12 +7,12 @@ use std::fs;
 use std::path::Path;
 
 /// The definitions of one revision, whatever keyword it keeps them under.
-fn schema(version: &str) -> Value {
+pub(crate) fn schema(version: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schema/{version}.json"));
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-fn check(schema: &Value, kind: &str, value: &Value) {
+pub(crate) fn check(schema: &Value, kind: &str, value: &Value) {
     let keyword = if schema.get("$defs").is_some() { "$defs" } else { "definitions" };
     assert!(schema[keyword].get(kind).is_some(), "no {kind}");
     let mut root = json!({"$ref": format!("#/{keyword}/{kind}")});

@@ -24,7 +24,9 @@ pub(crate) fn outcome_unknown(id: &[u8]) -> Vec<u8> {
     let text = "outcome unknown: hermesd ended while this call was in flight. the tool may have run or not; \
                 assume neither. check its effect before calling it again. hermesd is being reached again, \
                 other calls work as usual.";
+    // What kind of result it is, clients of 2026-07-28 want to be told; older ones do not look.
     let result = json!({
+        "resultType": "complete",
         "content": [{ "type": "text", "text": text }],
         "isError": true,
         "_meta": { "hermes/delivery": "unknown", "hermes/kind": "daemon_lost" },

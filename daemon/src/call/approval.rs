@@ -305,17 +305,7 @@ impl CallPath {
                     waiting.keep();
                     return Err(ApprovalError::Ending { id });
                 }
-                () = tokio::time::sleep_until(until) => {
-                    if limit <= ANSWER {
-                        // Its time is over: the keeper finds it so and tells.
-                        waiting.keep();
-                        self.desk.changed.notify_one();
-                        return Err(ApprovalError::TimedOut { id, limit });
-                    }
-                    // It stays on the list: the identical call redeems what is decided later.
-                    waiting.keep();
-                    return Err(ApprovalError::Waiting { id });
-                }
+                // Before the time is looked at: of a suspended call it stands still until the answer is there.
                 said = question::answer(&mut question) => {
                     question = None;
                     match said {
@@ -328,6 +318,17 @@ impl CallPath {
                         }
                         Said::Nothing => {}
                     }
+                }
+                () = tokio::time::sleep_until(until) => {
+                    if limit <= ANSWER {
+                        // Its time is over: the keeper finds it so and tells.
+                        waiting.keep();
+                        self.desk.changed.notify_one();
+                        return Err(ApprovalError::TimedOut { id, limit });
+                    }
+                    // It stays on the list: the identical call redeems what is decided later.
+                    waiting.keep();
+                    return Err(ApprovalError::Waiting { id });
                 }
                 _ = ticks.tick(), if gated.call.progress_token.is_some() => {
                     step += 1;

@@ -2,6 +2,7 @@
 
 use super::approval::{ANSWER, ApprovalError, Gated, Passed};
 use super::peer::{AskError, Asking, Feature, Peer};
+use super::seal::SealKey;
 use super::{CallPath, Caller, Surroundings, ToolCall, route};
 use crate::catalog::build::{self, Offer};
 use crate::config::{ApprovalPolicy, Config, RedactionLabels, ServerConfig, StdioConfig, TransportConfig};
@@ -60,6 +61,7 @@ fn rig(timeout: Duration) -> Rig {
         config: config_in_force,
         catalog: watch::channel(catalog).1,
         conversations: Conversations::open(dir.path()),
+        seal: SealKey::random().unwrap(),
         redactor,
         metrics,
         sampling,

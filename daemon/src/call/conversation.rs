@@ -4,12 +4,11 @@
 //! bounded rate, the last one always. May not touch: state.db.
 
 use super::ToolCall;
-use super::route::RESOURCE_NOT_FOUND;
 use super::steps::CallPath;
 use crate::catalog::native::CONVERSATIONS;
 use crate::catalog::snapshot::{ItemKind, Tool};
 use crate::conversations::watch::Change;
-use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
+use crate::jsonrpc::reply::{INVALID_PARAMS, RESOURCE_NOT_FOUND, Reply};
 use crate::jsonrpc::splice;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -68,7 +68,8 @@ pub(super) async fn subscribe(
     };
     let source = Source::of(tool);
     let followers = handle.followers();
-    followers.follow(caller.client, &source.uri, &call.name, hearer, Since::Now);
+    let follower = call.follower.unwrap_or(caller.client);
+    followers.follow(follower, &source.uri, &call.name, hearer, Since::Now);
     match tokio::time::timeout_at(deadline, followers.told(&source.uri)).await {
         Ok(Ok(())) => Ok(agreed()),
         Ok(Err(Refusal::Server(error))) => Ok(Reply::Error(RawValue::to_owned(&error))),
@@ -102,7 +103,13 @@ impl CallPath {
     pub(super) fn subscribe_own(&self, caller: &Caller, tool: &Tool, call: &ToolCall) -> Reply {
         let uri = Source::of(tool).uri;
         if let Some(hearer) = &caller.hearer {
-            self.own_news.follow(caller.client, &uri, &call.name, hearer, Since::Now);
+            self.own_news.follow(
+                call.follower.unwrap_or(caller.client),
+                &uri,
+                &call.name,
+                hearer,
+                Since::Now,
+            );
         }
         agreed()
     }
@@ -134,10 +141,10 @@ impl CallPath {
         }
     }
 
-    /// Has a client see log lines of the servers that `view` shows.
-    pub fn listen(&self, client: ClientId, view: &View, wish: Verbosity, hearer: &Arc<dyn Hearer>) {
+    /// Has a client see log lines of the servers that `view` shows; `None`: none.
+    pub fn listen(&self, client: ClientId, view: &View, wish: Option<Verbosity>, hearer: &Arc<dyn Hearer>) {
         for (name, handle) in self.around.servers.borrow().iter() {
-            let wish = Some(wish).filter(|_| view.sees(name.as_str()));
+            let wish = wish.filter(|_| view.sees(name.as_str()));
             handle.followers().listen(client, wish, hearer);
         }
     }

@@ -22,9 +22,12 @@ mod record;
 pub mod result;
 pub mod retry;
 pub mod route;
+pub mod running;
+pub mod seal;
 mod sending;
 mod spans;
 mod steps;
+pub mod suspended;
 pub mod trace;
 mod utility;
 pub mod validate;
@@ -111,6 +114,8 @@ pub struct ToolCall {
     pub cancel_reason: Arc<OnceLock<String>>,
     /// Idle limit instead of the server's own.
     pub timeout: Option<Duration>,
+    /// Under which number a subscription counts, where it is not that of the client.
+    pub follower: Option<ClientId>,
 }
 
 impl ToolCall {
@@ -128,6 +133,7 @@ impl ToolCall {
             asked: None,
             cancel_reason,
             timeout: None,
+            follower: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Target;
 use super::trace::{HEADER, Trace};
 use crate::catalog::snapshot::View;
 use crate::jsonrpc::ids::IdKey;
-use crate::jsonrpc::reply::{INVALID_PARAMS, Reply};
+use crate::jsonrpc::reply::{INVALID_PARAMS, RESOURCE_NOT_FOUND, Reply};
 use crate::jsonrpc::splice::{Members, push_string};
 use crate::names::RawTool;
 use serde_json::value::RawValue;
@@ -41,9 +41,6 @@ pub fn unknown(view: &View, target: Target, name: &str) -> Reply {
     };
     Reply::error(INVALID_PARAMS, &format!("Unknown tool: {name}{hint}"))
 }
-
-/// No such resource.
-pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// Why the params of a `tools/call` cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -10,6 +10,8 @@ use super::calendar::Calendar;
 use super::error::CallError;
 use super::record::Meter;
 use super::route::Upstream;
+use super::seal::SealKey;
+use super::suspended::Suspended;
 use super::validate::{Validator, Validators};
 use super::{Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, ItemKind, Origin, Tool};
@@ -50,6 +52,8 @@ pub struct Surroundings {
     pub catalog: watch::Receiver<Arc<Catalog>>,
     /// The built-in server `hermes`.
     pub conversations: Conversations,
+    /// Seals what clients have to bring back.
+    pub seal: SealKey,
     /// Masks secrets as the configuration in force has it.
     pub redactor: watch::Receiver<Arc<Redactor>>,
     /// Where audit rows and quota go.
@@ -77,6 +81,7 @@ pub struct CallPath {
     builtin: ServerName,
     pub(super) desk: Desk,
     pub(super) own_news: Followers,
+    pub(super) suspended: Suspended,
 }
 
 impl CallPath {
@@ -92,6 +97,7 @@ impl CallPath {
             builtin: ServerName::new("hermes"),
             desk: Desk::default(),
             own_news: Followers::builtin(),
+            suspended: Suspended::default(),
         }
     }
 
@@ -114,6 +120,7 @@ impl CallPath {
     /// Forgets limits, waiting calls and subscriptions of a client that is gone.
     pub fn forget_client(&self, client: ClientId) {
         lock(&self.limits).forget(client);
+        self.suspended.forget(client);
         // All clients go with the daemon; what waits then lapses, and nobody took it back.
         if !self.around.stopping.is_cancelled() {
             self.desk.forget(client);

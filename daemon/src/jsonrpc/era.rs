@@ -12,6 +12,25 @@ pub const LATEST_INITIALIZE: &str = "2025-11-25";
 /// The revision without a handshake.
 pub const PER_REQUEST: &str = "2026-07-28";
 
+/// All revisions hermesd speaks, newest first.
+pub const ALL: [&str; 5] = [PER_REQUEST, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Members of `_meta` by which messages speak for themselves (2026-07-28, Overview, reserved keys).
+pub mod meta {
+    /// Revision of a request.
+    pub const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
+    /// Name and version of whoever asks.
+    pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+    /// What whoever asks can be asked.
+    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// The least grave log lines that are wanted for a request.
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// The `subscriptions/listen` that a notification belongs to.
+    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    /// Name and version of whoever answers.
+    pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+}
+
 /// How a session with a peer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
@@ -39,6 +58,12 @@ pub fn allows_batches(revision: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_revisions_are_those_of_both_eras() {
+        assert_eq!(ALL[0], PER_REQUEST);
+        assert!(ALL[1..].iter().rev().eq(&INITIALIZE_REVISIONS));
+    }
 
     #[test]
     fn a_known_revision_is_echoed_and_an_unknown_one_gets_the_latest() {

@@ -17,6 +17,15 @@ pub const INVALID_PARAMS: i32 = -32602;
 /// Something failed on the way.
 pub const INTERNAL_ERROR: i32 = -32603;
 
+/// No such resource, up to 2025-11-25.
+pub const RESOURCE_NOT_FOUND: i32 = -32002;
+/// The user has to visit an address first; 2025-11-25 only.
+pub const URL_ELICITATION_REQUIRED: i32 = -32042;
+/// The request needs something that the client did not declare, from 2026-07-28.
+pub const MISSING_CAPABILITY: i32 = -32021;
+/// The revision of a request is not one of ours, from 2026-07-28.
+pub const UNSUPPORTED_REVISION: i32 = -32022;
+
 /// The outcome of a request, as it goes to a client.
 #[derive(Debug)]
 pub enum Reply {
@@ -31,6 +40,13 @@ impl Reply {
     pub fn error(code: i32, message: &str) -> Self {
         let mut error = ObjectWriter::default();
         error.member("code", &code.to_string()).string("message", message);
+        Self::Error(error.finish())
+    }
+
+    /// A JSON-RPC error with a text for a person and `data` for programs.
+    pub fn error_with(code: i32, message: &str, data: &RawValue) -> Self {
+        let mut error = ObjectWriter::default();
+        error.member("code", &code.to_string()).string("message", message).member("data", data.get());
         Self::Error(error.finish())
     }
 

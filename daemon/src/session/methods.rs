@@ -3,6 +3,7 @@
 //! List methods are always answered, with an empty list where nothing is there: clients probe
 //! them all, and an error would make some give up the whole session.
 
+use super::modern::Heard;
 use super::resume::Resumed;
 use crate::call::trace::Trace;
 use crate::call::{Target, ToolCall, route};
@@ -31,7 +32,8 @@ impl Negotiated {
     /// From the resume string of an earlier connection.
     pub fn resumed(from: Resumed) -> Self {
         Self {
-            revision: Some(era::answer_to(&from.revision)),
+            // A client whose requests speak for themselves agreed on nothing.
+            revision: Some(era::answer_to(&from.revision)).filter(|_| from.revision != era::PER_REQUEST),
             client: from.client,
             capabilities: from.capabilities,
             log_level: from.log_level.as_deref().and_then(LogLevel::parse),
@@ -39,9 +41,10 @@ impl Negotiated {
     }
 
     /// What brings the session back, once there is one.
-    pub fn to_resume(&self) -> Option<Resumed> {
+    pub fn to_resume(&self, heard: Heard) -> Option<Resumed> {
         let level = self.log_level.map(|level| level.word().to_owned());
-        Some(Resumed::new(self.revision?, self.client.clone(), self.capabilities.clone(), level))
+        let revision = self.revision.or((heard == Heard::Before).then_some(era::PER_REQUEST));
+        Some(Resumed::new(revision?, self.client.clone(), self.capabilities.clone(), level))
     }
 
     /// `clientInfo.name` and `.version`; empty where they are missing.
@@ -129,7 +132,7 @@ fn initialize(params: Option<&RawValue>, state: &mut Negotiated, greeting: &Gree
 
 /// What a client is offered. Lists are always there, and may be empty: servers come and go, and clients
 /// ask for all of them; the rest only where a server in view has it.
-fn capabilities(greeting: &Greeting) -> Box<RawValue> {
+pub(super) fn capabilities(greeting: &Greeting) -> Box<RawValue> {
     const CHANGES: &str = r#"{"listChanged":true}"#;
     let resources = if greeting.subscribe { r#"{"subscribe":true,"listChanged":true}"# } else { CHANGES };
     let mut all = ObjectWriter::default();
@@ -193,6 +196,20 @@ fn native(params: Option<&RawValue>, target: Target, key: &str) -> Route {
         (Some(params), Some(name)) => used(params, target, name.into_owned()),
         _ => Route::Now(Reply::error(INVALID_PARAMS, &format!("params need `{key}`, a string"))),
     }
+}
+
+/// The call by which a resource is followed.
+pub(super) fn following(uri: &str) -> ToolCall {
+    let mut params = ObjectWriter::default();
+    params.string("uri", uri);
+    let params = params.finish();
+    let request = route::Request {
+        name: uri.to_owned(),
+        upstream: route::Upstream::native(&params),
+        progress_token: None,
+        trace: Trace::of(None),
+    };
+    ToolCall { target: Target::Subscription, ..ToolCall::of(request) }
 }
 
 fn used(params: &RawValue, target: Target, name: String) -> Route {

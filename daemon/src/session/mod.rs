@@ -14,8 +14,11 @@ pub mod inbound;
 mod inbox;
 pub mod listener;
 pub mod methods;
+pub mod modern;
 pub mod outbox;
+mod requests;
 pub mod resume;
+pub mod streams;
 pub mod subscriptions;
 pub mod task;
 

@@ -28,6 +28,9 @@ pub struct Resumed {
     /// Resources that it follows.
     #[serde(default)]
     pub subscriptions: Vec<Kept>,
+    /// Raw ids of its open `subscriptions/listen`, which the shim sends again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<String>,
 }
 
 impl Resumed {
@@ -38,14 +41,28 @@ impl Resumed {
         capabilities: Option<Box<RawValue>>,
         log_level: Option<String>,
     ) -> Self {
-        let subscriptions = Vec::new();
-        Self { v: VERSION, revision: revision.to_owned(), client, capabilities, log_level, subscriptions }
+        let (subscriptions, streams) = (Vec::new(), Vec::new());
+        Self {
+            v: VERSION,
+            revision: revision.to_owned(),
+            client,
+            capabilities,
+            log_level,
+            subscriptions,
+            streams,
+        }
     }
 
     /// With the resources that the client follows.
     #[must_use]
     pub fn following(self, subscriptions: Vec<Kept>) -> Self {
         Self { subscriptions, ..self }
+    }
+
+    /// With the ids of its open `subscriptions/listen`.
+    #[must_use]
+    pub fn streaming(self, streams: Vec<String>) -> Self {
+        Self { streams, ..self }
     }
 
     /// As one word.

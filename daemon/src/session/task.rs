@@ -9,11 +9,13 @@ use super::announce::Announce;
 use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
-use super::follow::{Ears, notification};
+use super::follow::Ears;
 use super::inbound::{self, ClientMessage};
 use super::inbox::Inbox;
 use super::methods::{self, Negotiated, Route};
-use super::outbox::{HARD_LIMIT, Outbox};
+use super::modern::{self, EraOf};
+use super::outbox::Outbox;
+use super::requests::{After, Modern};
 use super::resume::Resumed;
 use super::subscriptions::{Agreed, Subscriptions};
 use crate::call::peer::Peer;
@@ -91,24 +93,24 @@ impl Ended {
     }
 }
 
-type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
+pub(super) type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
 /// A call that is over; `None`: cancelled by its client, which wants no answer.
-struct Finished {
-    key: IdKey,
-    raw_id: Box<str>,
-    reply: Option<Reply>,
-    batch: Option<Batch>,
+pub(super) struct Finished {
+    pub(super) key: IdKey,
+    pub(super) raw_id: Box<str>,
+    pub(super) reply: Option<Reply>,
+    pub(super) batch: Option<Batch>,
     /// Bytes of params that the call held.
-    bytes: usize,
-    /// The URI, where the call was a subscription.
-    follows: Option<String>,
+    pub(super) bytes: usize,
+    /// What is to be done about it besides.
+    pub(super) after: After,
 }
 
 /// How a running call is cancelled.
-struct Cancel {
-    trigger: oneshot::Sender<()>,
-    reason: Arc<OnceLock<String>>,
+pub(super) struct Cancel {
+    pub(super) trigger: oneshot::Sender<()>,
+    pub(super) reason: Arc<OnceLock<String>>,
 }
 
 /// One connected client; see the module documentation.
@@ -116,24 +118,26 @@ pub struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) facts: Arc<ClientFacts>,
     stream: UnixStream,
-    identity: Arc<store::Caller>,
+    pub(super) identity: Arc<store::Caller>,
     /// Random; begins every id that is ours on this connection.
-    prefix: Arc<str>,
+    pub(super) prefix: Arc<str>,
     pub(super) profile: ProfileName,
     pub(super) only: Only,
     lines: LineBuffer,
     pub(super) outbox: Outbox,
     asks: Asks,
     inbox: Inbox,
-    calls: FuturesUnordered<CallFuture>,
-    cancels: HashMap<IdKey, Cancel>,
+    pub(super) calls: FuturesUnordered<CallFuture>,
+    pub(super) cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.
-    held: usize,
+    pub(super) held: usize,
     pub(super) state: Negotiated,
     pub(super) catalog: watch::Receiver<Arc<Catalog>>,
     pub(super) view: Arc<View>,
     pub(super) announce: Announce,
     pub(super) subscriptions: Subscriptions,
+    /// What requests that speak for themselves left.
+    pub(super) modern: Modern,
     pub(super) ears: Arc<dyn Hearer>,
     parsing: Option<JoinHandle<Option<ClientMessage>>>,
     client_done: bool,
@@ -179,6 +183,7 @@ impl Session {
             view,
             announce: Announce::default(),
             subscriptions: Subscriptions::default(),
+            modern: Modern::default(),
             ears,
             parsing: None,
             client_done: false,
@@ -206,7 +211,8 @@ impl Session {
                 && self.parsing.is_none()
                 && self.calls.len() < MAX_CALLS
                 && self.outbox.bytes() < PAUSE_READING;
-            let announce_at = self.announce.next().map(Instant::from_std);
+            let announce_at =
+                self.announce.next().into_iter().chain(self.modern.quiet_at()).min().map(Instant::from_std);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break Ended::Stopping,
@@ -252,10 +258,14 @@ impl Session {
             }
             self.facts.dropped.store(self.outbox.dropped(), Ordering::Relaxed);
         };
-        if ended == Ended::Stopping {
+        if ended == Ended::ClientDone {
+            self.end_streams();
+        }
+        if matches!(ended, Ended::Stopping | Ended::ClientDone) {
             self.last_flush();
         }
         self.asks.end();
+        self.forget_streams();
         self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
         ended
     }
@@ -339,6 +349,11 @@ impl Session {
     }
 
     fn request(&mut self, id: RequestId, method: &str, params: Option<Box<RawValue>>, batch: Option<&Batch>) {
+        match modern::era_of(method, params.as_deref(), self.state.revision, self.modern.heard) {
+            EraOf::Session => {}
+            EraOf::Itself(opening) => return self.modern_request(id, method, *opening, batch),
+            EraOf::Neither(reply) => return self.answer(id.raw(), &reply, batch),
+        }
         match methods::route(method, params.as_deref(), &mut self.state, &self.view) {
             Route::Now(reply) => self.answer(id.raw(), &reply, batch),
             Route::Initialized(result) => {
@@ -368,7 +383,7 @@ impl Session {
         }
     }
 
-    fn answer(&self, raw_id: &str, reply: &Reply, batch: Option<&Batch>) {
+    pub(super) fn answer(&self, raw_id: &str, reply: &Reply, batch: Option<&Batch>) {
         let line = reply.line(raw_id);
         match batch {
             None => self.outbox.answer(line),
@@ -384,6 +399,11 @@ impl Session {
         let (name, version) = self.state.client_name();
         let revision = self.state.revision.unwrap_or_default();
         self.asks.declare(revision, self.state.capabilities.as_deref());
+        self.name(name, version, revision);
+    }
+
+    /// Takes note of who the client says it is.
+    pub(super) fn name(&mut self, name: String, version: String, revision: &str) {
         tracing::info!(client = %self.facts.id, name, version, revision, "client initialized");
         let said = |text: &String| (!text.is_empty()).then(|| text.clone());
         let identity = store::Caller::clone(&self.identity);
@@ -393,21 +413,10 @@ impl Session {
     }
 
     fn call(&mut self, id: RequestId, mut call: ToolCall, batch: Option<Batch>) {
-        if self.cancels.contains_key(id.key()) {
-            let text = "a request with this id is still open; ids must not be reused within a session";
-            self.answer(id.raw(), &Reply::error(INVALID_REQUEST, text), batch.as_ref());
+        if !self.is_free(&id, batch.as_ref()) {
             return;
         }
-        if self.outbox.bytes() > HARD_LIMIT {
-            return; // the loop ends the session
-        }
-        let token = call.progress_token.clone();
-        let outbox = self.outbox.clone();
-        let sink = move |params: Box<RawValue>| {
-            if let Some(line) = token.as_deref().and_then(|token| progress_line(&params, token)) {
-                outbox.notify(line);
-            }
-        };
+        let sink = self.progress_sink(&call);
         let (trigger, cancelled) = oneshot::channel::<()>();
         let reason = call.cancel_reason.clone();
         let caller = self.caller();
@@ -420,24 +429,24 @@ impl Session {
             revision: self.state.revision.unwrap_or_default(),
         });
         self.cancels.insert(key.clone(), Cancel { trigger, reason });
-        let follows = Some(&call.name).filter(|_| call.target == Target::Subscription).cloned();
+        let after = match call.target {
+            Target::Subscription => After::Follows(call.name.clone()),
+            _ => After::Nothing,
+        };
         let bytes = call.upstream.bytes();
-        self.held += bytes;
-        self.shared.held.fetch_add(bytes, Ordering::Relaxed);
-        self.facts.calls.fetch_add(1, Ordering::Relaxed);
-        self.facts.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.hold(bytes);
         self.calls.push(Box::pin(async move {
             let reply = tokio::select! {
                 biased;
                 Ok(()) = cancelled => None,
                 reply = crate::call::run_call(&calls, &caller, call, &sink) => Some(reply),
             };
-            Finished { key, raw_id, reply, batch, bytes, follows }
+            Finished { key, raw_id, reply, batch, bytes, after }
         }));
     }
 
     /// This client, for a call or a question.
-    fn caller(&self) -> Caller {
+    pub(super) fn caller(&self) -> Caller {
         let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
         Caller {
             client: self.facts.id,
@@ -454,9 +463,12 @@ impl Session {
         self.held -= done.bytes;
         self.shared.held.fetch_sub(done.bytes, Ordering::Relaxed);
         self.facts.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if let Some(uri) = &done.follows {
-            let agreed = matches!(done.reply, Some(Reply::Result(_)));
-            self.ended_following(uri, if agreed { Agreed::Yes } else { Agreed::No });
+        let agreed = matches!(done.reply, Some(Reply::Result(_)));
+        match done.after {
+            After::Nothing => {}
+            After::Follows(uri) => self.ended_following(&uri, if agreed { Agreed::Yes } else { Agreed::No }),
+            After::Quiet(level) => self.no_longer_wants(level),
+            After::Stream(agreed) => return self.stream_opened(&done.key, agreed),
         }
         match (done.reply, done.batch) {
             (Some(reply), batch) => self.answer(&done.raw_id, &reply, batch.as_ref()),
@@ -483,6 +495,7 @@ impl Session {
             }
             let _ = cancel.trigger.send(());
         }
+        self.close_stream(&key);
     }
 }
 
@@ -491,12 +504,6 @@ fn hung_up(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::new(stream, PollFlags::empty())];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
     polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
-}
-
-/// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
-fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
-    let params = Members::parse(params).ok()?.with("progressToken", token.get());
-    Some(notification("notifications/progress", &params))
 }
 
 async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {
