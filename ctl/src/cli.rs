@@ -1,6 +1,7 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
+use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
 use crate::commands::Since;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -66,7 +67,7 @@ pub enum Verb {
     Daemon(DaemonArgs),
     /// The configuration file
     Config(ConfigArgs),
-    /// Files that start hermesd at login
+    /// Start hermesd at login, by systemd or launchd
     Service(ServiceArgs),
     /// Print a completion script for a shell
     Completions {
@@ -120,6 +121,9 @@ pub struct ServerName {
 /// Options of `tools`.
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
+    /// Only tools in whose name, title or description all these words are
+    #[arg(value_name = "QUERY")]
+    pub query: Vec<String>,
     /// Only the tools of this server
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
@@ -130,11 +134,21 @@ pub struct ToolsArgs {
 
 /// Options of `call`.
 #[derive(Debug, Args)]
-#[command(override_usage = "hermesctl call SERVER TOOL [JSON]\n       hermesctl call EXPOSED_TOOL [JSON]")]
+#[command(
+    override_usage = "hermesctl call SERVER TOOL [ARGUMENT...]\n       hermesctl call EXPOSED_TOOL [ARGUMENT...]",
+    after_help = "Examples:\n  hermesctl call files read_file path=/tmp/x\n  hermesctl call files read_file '{\"path\": \"/tmp/x\"}'\n  hermesctl call shots take url=https://example.org full:=true --save ."
+)]
 pub struct CallArgs {
-    /// SERVER TOOL or EXPOSED_TOOL, then the arguments as a JSON object (`-` reads them from stdin)
-    #[arg(required = true, num_args = 1..=3, value_name = "WORD")]
+    /// SERVER TOOL or EXPOSED_TOOL, then arguments: a JSON object, `key=value` (read by the tool's
+    /// schema), `key=@FILE` (its text), `key:=JSON`, `@FILE` (a JSON object), or `-` (one from stdin)
+    #[arg(required = true, num_args = 1.., value_name = "WORD")]
     pub words: Vec<String>,
+    /// File with the arguments as a JSON object; words after it win
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Save images, sounds and binary resources of the result into this folder
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
     /// Longest time without progress, in seconds, instead of the server's own
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u32>,
@@ -318,11 +332,23 @@ pub struct McpArgs {
 /// The `mcp` verbs.
 #[derive(Debug, Subcommand)]
 pub enum McpAction {
-    /// List all servers
+    /// Add a server: connects to it, shows its tools, writes it into config.yaml
+    Add(Box<AddArgs>),
+    /// Remove a server from config.yaml, and its login
+    #[command(alias = "rm")]
+    Remove(RemoveArgs),
+    /// List all servers; without a running hermesd, what config.yaml says
     #[command(alias = "ls")]
     List,
     /// Connect to a server, also a disabled one, and report each step
     Test(ServerName),
+    /// Choose which tools of a server clients see
+    #[command(alias = "config")]
+    Configure(ConfigureArgs),
+    /// Have a server run again
+    Enable(ServerName),
+    /// Keep a server in config.yaml, but do not run it
+    Disable(ServerName),
     /// Log in at a server with `auth: oauth`, in a browser here or anywhere
     Login(LoginArgs),
     /// End the login at a server: revoked there where that is possible, removed here
@@ -427,15 +453,56 @@ pub struct ServiceArgs {
     pub action: ServiceAction,
 }
 
-/// What can be done with service files.
+/// What can be done with the service.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum ServiceAction {
+    /// Write the files of the service, start hermesd now and at each login; may be repeated
+    Install(ServiceChange),
+    /// Stop hermesd and remove the files of the service; data and configuration stay
+    Uninstall(ServiceChange),
+    /// Say whether the service is installed, runs and starts at login; exit code 1 if not
+    Status(ServiceLook),
+    /// Show what the service manager recorded of it (the daemon's own log: `hermesctl logs`)
+    Logs(ServiceLogs),
     /// Print the files with the path of this installation, and where they belong
     Print {
         /// For which service manager
         #[arg(value_enum)]
         system: ServiceManager,
     },
+}
+
+/// Options of `service install` and `service uninstall`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceChange {
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// For another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
+}
+
+/// Options of `service status`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceLook {
+    /// Of another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
+}
+
+/// Options of `service logs`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ServiceLogs {
+    /// How many of the last lines
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
+    pub lines: u32,
+    /// Go on with new lines until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Of another service manager than this system's
+    #[arg(long, value_enum)]
+    pub manager: Option<ServiceManager>,
 }
 
 /// A service manager.
@@ -445,6 +512,13 @@ pub enum ServiceManager {
     Systemd,
     /// A launch agent (macOS)
     Launchd,
+}
+
+impl ServiceManager {
+    /// The one that this system starts a user's programs with.
+    pub fn of_this_system() -> Self {
+        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
+    }
 }
 
 /// Options of `demo`.

@@ -7,6 +7,7 @@
 pub mod beside;
 pub mod cli;
 pub mod cli_clients;
+pub mod cli_mcp;
 pub mod client;
 pub mod clients;
 pub mod commands;

@@ -117,6 +117,10 @@ impl Control for Scripted {
         let message = "ended before `initialize`".to_owned();
         Ok(Response::new(pb::TestServerResponse { ok: false, message, ..Default::default() }))
     }
+    async fn try_server(&self, request: Request<pb::TryServerRequest>) -> Answer<pb::TestServerResponse> {
+        self.checked(&request.get_ref().home)?;
+        Ok(Response::new(pb::TestServerResponse::default()))
+    }
     type TailLogsStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::LogChunk, Status>>>;
     async fn tail_logs(&self, request: Request<pb::TailLogsRequest>) -> Answer<Self::TailLogsStream> {
         self.checked(&request.get_ref().home)?;

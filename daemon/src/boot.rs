@@ -17,6 +17,7 @@ use crate::conversations::watch::Watch;
 use crate::conversations::{Conversations, Outgoing};
 use crate::findings;
 use crate::guard;
+use crate::handover;
 use crate::http::keeper;
 use crate::learned::Learned;
 use crate::masking::Masking;
@@ -47,7 +48,8 @@ use crate::shutdown::{self, Running};
 use crate::signals::{self, Signal};
 use crate::store::{Retention, Store, StoreFinding};
 use crate::tasks::TaskGroup;
-use crate::telemetry::logs::{self, Format, LogOptions};
+use crate::telemetry::journal;
+use crate::telemetry::logs::{self, Format, LogOptions, Stderr};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::{LogLimits, ServerLogs};
@@ -55,8 +57,7 @@ use crate::telemetry::stats::Stats;
 use crate::watchdog;
 use anyhow::Context;
 use clap::Parser;
-use hermes_proto::endpoint::{self, Endpoint, Home};
-use listenfd::ListenFd;
+use hermes_proto::endpoint::{Endpoint, Home};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -82,7 +83,11 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Before and after the logs there is only stderr; when that is closed nobody can be told.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let level = match logs::stderr_from(&|name| std::env::var(name).ok(), journal::stderr_file()) {
+                Stderr::Journal => journal::prefix(&tracing::Level::ERROR),
+                Stderr::Human | Stderr::Off => "",
+            };
+            let _ = writeln!(std::io::stderr(), "{level}error: {error:#}");
             ExitCode::from(1)
         }
     }
@@ -271,12 +276,13 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
             logs: logs.clone(),
             test: servers.clone(),
             oauth,
+            masking: masking.clone(),
             mask: Arc::new(move |text| redact.apply(text)),
             http: http.clone(),
             shutdown: shutdown.clone(),
         }),
     };
-    let Sockets { endpoint, control, mcp } = sockets;
+    let Sockets { endpoint, control, mcp, made } = sockets;
     let control = tokio::net::UnixListener::from_std(control)?;
     let mcp = tokio::net::UnixListener::from_std(mcp)?;
     groups.admin.spawn(serve_admin(control, admin, groups.admin.stop_signal()));
@@ -366,7 +372,7 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         logs,
         admin: groups.admin,
     };
-    shutdown::run(running, claim, &endpoint, &mut signals).await;
+    shutdown::run(running, claim, &made, &mut signals).await;
     guard::close_nursery();
     Ok(code)
 }
@@ -431,27 +437,9 @@ async fn reap(paths: &Paths) {
 }
 
 fn sockets(claim: &Claim, home: &Home) -> anyhow::Result<Sockets> {
-    let mut given = ListenFd::from_env();
-    let mut control = None;
-    let mut mcp = None;
-    for index in 0..given.len() {
-        let Some(listener) = given.take_unix_listener(index)? else { continue };
-        listener.set_nonblocking(true)?;
-        let path = listener.local_addr()?.as_pathname().map(ToOwned::to_owned).unwrap_or_default();
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some(endpoint::CONTROL_SOCKET) => control = Some((listener, path)),
-            Some(endpoint::MCP_SOCKET) => mcp = Some((listener, path)),
-            _ => tracing::warn!(path = %path.display(), "a socket from the service manager is not ours"),
-        }
-    }
-    match (control, mcp) {
-        (Some((control, path)), Some((mcp, _))) => {
-            let dir = path.parent().map(ToOwned::to_owned).unwrap_or_default();
-            let endpoint = Endpoint { dir };
-            claim.publish(&endpoint)?;
-            Ok(Sockets { endpoint, control, mcp })
-        }
-        _ => Ok(claim.bind(Endpoint::choose(home, &|name| std::env::var_os(name))?)?),
+    match handover::take(&|name| std::env::var(name).ok())? {
+        Some(given) => Ok(claim.adopt(given)?),
+        None => Ok(claim.bind(Endpoint::choose(home, &|name| std::env::var_os(name))?)?),
     }
 }
 
@@ -474,7 +462,7 @@ fn start_logs(
     let server_logs = ServerLogs::start(&paths.logs_dir, LogLimits::default(), redact.clone())?;
     let lookup = |name: &str| env.get(name).cloned();
     let options = LogOptions {
-        stderr: logs::stderr_from(&lookup),
+        stderr: logs::stderr_from(&lookup, journal::stderr_file()),
         format: Format::Text,
         filter: logs::filter_from(&lookup),
     };

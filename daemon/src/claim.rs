@@ -6,19 +6,21 @@
 //! others, not even between bind and chmod. May not touch: anything outside the home's state
 //! folder and the runtime folder.
 
+use crate::handover::Given;
 use crate::paths::{PathsError, ensure_private};
-use hermes_proto::endpoint::{CONTROL_SOCKET, Endpoint, EndpointError, EndpointFile, Home, MCP_SOCKET};
+use crate::shutdown;
+use hermes_proto::endpoint::{Endpoint, EndpointError, EndpointFile, Home};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::umask;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a starting daemon waits for one that is just ending.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long a starting daemon waits for one that is just ending: a little more than that one takes.
+const LOCK_WAIT: Duration = shutdown::BUDGET.saturating_add(Duration::from_secs(2));
 
 /// Why this process cannot be the daemon of a home.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,23 @@ pub struct Sockets {
     pub control: UnixListener,
     /// Shims.
     pub mcp: UnixListener,
+    /// The files that this process made; none of a service manager's.
+    pub made: Vec<Made>,
+}
+
+/// A socket file, recognised again by what it is and not by its name alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Made {
+    fn at(path: PathBuf) -> io::Result<Self> {
+        let meta = fs::symlink_metadata(&path)?;
+        Ok(Self { device: meta.dev(), inode: meta.ino(), path })
+    }
 }
 
 impl Claim {
@@ -116,17 +135,22 @@ impl Claim {
     /// [`ClaimError`]; nothing stays bound then.
     pub fn bind(&self, endpoint: Endpoint) -> Result<Sockets, ClaimError> {
         ensure_private(&endpoint.dir)?;
-        let control = bind(&endpoint.dir.join(CONTROL_SOCKET))?;
-        let mcp = bind(&endpoint.dir.join(MCP_SOCKET))?;
+        let (control, control_file) = bind(endpoint.control_socket())?;
+        let (mcp, mcp_file) = bind(endpoint.mcp_socket())?;
         self.publish(&endpoint)?;
-        Ok(Sockets { endpoint, control, mcp })
+        Ok(Sockets { endpoint, control, mcp, made: vec![control_file, mcp_file] })
     }
 
-    /// Writes `endpoint.json` for sockets that a service manager opened.
+    /// Uses the sockets of a service manager and writes `endpoint.json` for them.
     ///
     /// # Errors
     /// [`ClaimError::Endpoint`] when the state folder is not writable.
-    pub fn publish(&self, endpoint: &Endpoint) -> Result<(), ClaimError> {
+    pub fn adopt(&self, given: Given) -> Result<Sockets, ClaimError> {
+        self.publish(&given.endpoint)?;
+        Ok(Sockets { endpoint: given.endpoint, control: given.control, mcp: given.mcp, made: Vec::new() })
+    }
+
+    fn publish(&self, endpoint: &Endpoint) -> Result<(), ClaimError> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let file = EndpointFile {
             dir: endpoint.dir.clone(),
@@ -143,10 +167,11 @@ impl Claim {
         let _ = self._lock.write_all(b" ending");
     }
 
-    /// Removes the sockets this daemon bound. While the lock is held nobody else's can be there.
-    pub fn unlink(&self, endpoint: &Endpoint) {
-        for name in [CONTROL_SOCKET, MCP_SOCKET] {
-            let _ = fs::remove_file(endpoint.dir.join(name));
+    /// Removes the sockets this daemon made, and `endpoint.json`. A service manager that began to listen
+    /// meanwhile has put files of its own in their place; those stay.
+    pub fn retire(&self, made: &[Made]) {
+        for file in made.iter().filter(|file| Made::at(file.path.clone()).is_ok_and(|now| now == **file)) {
+            let _ = fs::remove_file(&file.path);
         }
         let _ = fs::remove_file(self.home.endpoint_file());
     }
@@ -175,9 +200,9 @@ fn running(home: &Home, lock: &mut File) -> ClaimError {
     ClaimError::Running { home: home.path().to_owned(), pid, dir }
 }
 
-fn bind(path: &Path) -> Result<UnixListener, ClaimError> {
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => fs::remove_file(path).map_err(io_at(path))?,
+fn bind(path: PathBuf) -> Result<(UnixListener, Made), ClaimError> {
+    match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.file_type().is_socket() => fs::remove_file(&path).map_err(io_at(&path))?,
         Ok(meta) => {
             let found = if meta.is_dir() {
                 "a folder"
@@ -186,24 +211,24 @@ fn bind(path: &Path) -> Result<UnixListener, ClaimError> {
             } else {
                 "a file"
             };
-            return Err(ClaimError::Foreign { path: path.to_owned(), found });
+            return Err(ClaimError::Foreign { path, found });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(io_at(path)(error)),
+        Err(error) => return Err(io_at(&path)(error)),
     }
     // The mask makes the socket 0600 from its first moment; start-up has only this thread.
     let before = umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let bound = UnixListener::bind(path);
+    let bound = UnixListener::bind(&path);
     umask(before);
-    let listener = bound.map_err(io_at(path))?;
-    listener.set_nonblocking(true).map_err(io_at(path))?;
-    Ok(listener)
+    let listener = bound.map_err(io_at(&path))?;
+    listener.set_nonblocking(true).map_err(io_at(&path))?;
+    let made = Made::at(path.clone()).map_err(io_at(&path))?;
+    Ok((listener, made))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     fn home(dir: &tempfile::TempDir) -> Home {
         Home::find(Some(dir.path()), &|_| None).unwrap()
@@ -235,6 +260,28 @@ mod tests {
         fs::write(sockets.endpoint.mcp_socket(), "precious").unwrap();
         assert!(matches!(claim.bind(endpoint(&dir)), Err(ClaimError::Foreign { found: "a file", .. })));
         assert_eq!(fs::read_to_string(sockets.endpoint.mcp_socket()).unwrap(), "precious");
+    }
+
+    #[test]
+    fn only_files_that_this_daemon_made_are_removed_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let claim = Claim::take(&home(&dir)).unwrap();
+        let sockets = claim.bind(endpoint(&dir)).unwrap();
+        let (control, mcp) = (sockets.endpoint.control_socket(), sockets.endpoint.mcp_socket());
+        // A service manager takes the place over.
+        fs::remove_file(&mcp).unwrap();
+        let _taken = UnixListener::bind(&mcp).unwrap();
+        claim.retire(&sockets.made);
+        assert!(!control.exists() && mcp.exists());
+        assert!(!claim.home.endpoint_file().exists());
+        fs::remove_file(&mcp).unwrap();
+        let listen = |path: &Path| UnixListener::bind(path).unwrap();
+        let given =
+            Given { control: listen(&control), mcp: listen(&mcp), endpoint: sockets.endpoint.clone() };
+        let adopted = claim.adopt(given).unwrap();
+        assert!(claim.home.endpoint_file().exists());
+        claim.retire(&adopted.made);
+        assert!(control.exists() && mcp.exists(), "the manager goes on listening there");
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod conversations;
 pub mod doctor;
 pub mod findings;
 pub mod guard;
+pub mod handover;
 pub mod http;
 pub mod jsonrpc;
 pub mod learned;

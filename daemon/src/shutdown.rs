@@ -1,13 +1,12 @@
 //! The order in which the daemon ends: mcp.sock closed, calls drained, servers stopped in
 //! parallel, store and logs flushed, control.sock last. One budget for all of it.
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Made};
 use crate::session::clients::Clients;
 use crate::signals::Signal;
 use crate::store::Store;
 use crate::tasks::{Finished, TaskGroup};
 use crate::telemetry::server_log::ServerLogs;
-use hermes_proto::endpoint::Endpoint;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -45,13 +44,9 @@ pub struct Running {
     pub admin: TaskGroup,
 }
 
-/// Ends everything in order. A second signal skips what is left of the draining.
-pub async fn run(
-    running: Running,
-    mut claim: Claim,
-    endpoint: &Endpoint,
-    signals: &mut mpsc::Receiver<Signal>,
-) {
+/// Ends everything in order; `made` are the socket files to remove. A second signal skips what is left of
+/// the draining.
+pub async fn run(running: Running, mut claim: Claim, made: &[Made], signals: &mut mpsc::Receiver<Signal>) {
     let started = Instant::now();
     let left = || BUDGET.saturating_sub(started.elapsed());
     claim.ending();
@@ -78,7 +73,7 @@ pub async fn run(
     tracing::info!(ms = started.elapsed().as_millis() as u64, "hermesd ended");
     running.logs.flush(Duration::from_millis(300)).await;
     running.admin.finish(Duration::from_millis(200)).await;
-    claim.unlink(endpoint);
+    claim.retire(made);
 }
 
 /// Returns when no client waits for an answer.

@@ -1,7 +1,7 @@
 //! Registering hermesd with the clients of a person: what is written starts, and what is taken back was never there.
 
 use crate::world;
-use hermes_tests::{Ran, Script, Shim, World};
+use hermes_tests::{Pty, Ran, Script, Shim, World};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -180,6 +180,11 @@ fn projects_and_all_clients_can_be_registered() {
     ctl(&w, &["mcp", "unregister", "vscode", "claude-code", "--project", dir, "--yes"]).succeeds();
     assert_eq!(fs::read_dir(&project).unwrap().count(), 0);
 
+    ctl(&w, &["mcp", "register", "cursor", "--project", dir, "--name", "hub", "--yes"]).succeeds();
+    assert!(of(".cursor/mcp.json")["mcpServers"]["hub"]["command"].is_string());
+    ctl(&w, &["mcp", "unregister", "--all", "--yes"]).succeeds();
+    assert_eq!(fs::read_dir(&project).unwrap().count(), 0, "--all knows projects and other names too");
+
     ctl(&w, &["mcp", "register", "--all", "--yes"]).exits(1);
     place(&w, ".cursor/mcp.json", b"{}");
     place(&w, ".codex/config.toml", b"");
@@ -209,4 +214,26 @@ fn registering_hermes_moves_its_servers_and_unregistering_brings_them_back() {
     assert_eq!(again.json()[0]["action"], "already");
     ctl(&w, &["mcp", "unregister", "hermes", "--yes"]).succeeds();
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+/// On a terminal a person is asked, and what was not agreed to does not happen.
+#[test]
+fn on_a_terminal_replacing_and_writing_are_asked_about() {
+    let w = world().entry("web", &["command: npx", "args: [-y, '@modelcontextprotocol/server-puppeteer']"]);
+    let before = sample("windsurf-mcp_config.json");
+    let file = place(&w, ".codeium/windsurf/mcp_config.json", &before);
+    let answer = |replace: &str, write: &str| {
+        let mut command = w.command(&w.bins().hermesctl);
+        let mut terminal = Pty::start(command.args(["mcp", "register", "windsurf"]), 120, 30);
+        terminal.wait_words("hermesd runs `puppeteer` too");
+        terminal.type_in(replace);
+        terminal.wait_words("write it?");
+        terminal.type_in(write);
+        assert!(terminal.wait().success(), "{}", terminal.screen());
+        let value: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        value["mcpServers"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(answer("\n", "n\n"), ["exa", "puppeteer"], "no was said");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert_eq!(answer("y\n", "\n"), ["exa", "hermes"]);
 }

@@ -2,7 +2,7 @@
 
 use crate::clients::{FILES, place, sample, user};
 use crate::world;
-use hermes_tests::{Ran, Script, World};
+use hermes_tests::{Pty, Ran, Script, World};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -152,4 +152,26 @@ fn exported_servers_can_be_imported_elsewhere_and_hold_no_secret() {
     ctl(&other, &["mcp", "import", file.to_str().unwrap(), "--yes"]).succeeds();
     assert!(config(&other).contains("${GH_TOKEN}"), "{}", config(&other));
     ctl(&w, &["mcp", "export", "nobody"]).exits(1);
+}
+
+/// On a terminal the secrets are asked about first, then the whole; a no writes nothing.
+#[test]
+fn on_a_terminal_secrets_and_writing_are_asked_about() {
+    let w = world();
+    place(&w, ".codex/config.toml", &sample("codex-config.toml"));
+    let answer = |secrets: &str, write: &str| {
+        let mut command = w.command(&w.bins().hermesctl);
+        let mut terminal = Pty::start(command.args(["mcp", "import", "codex"]), 120, 40);
+        terminal.wait_words("move 1 secret");
+        terminal.type_in(secrets);
+        terminal.wait_words("write 2 server(s)");
+        terminal.type_in(write);
+        assert!(terminal.wait().success(), "{}", terminal.screen());
+        assert!(!terminal.raw().contains("ctx7sk"), "{}", terminal.raw());
+    };
+    answer("\n", "n\n");
+    assert!(config(&w).is_empty() && !w.home().join(".env").exists(), "no was said");
+    answer("\n", "y\n");
+    assert!(config(&w).contains("${CONTEXT7_API_KEY}"), "{}", config(&w));
+    assert!(fs::read_to_string(w.home().join(".env")).unwrap().contains("ctx7sk-fixture"));
 }

@@ -208,6 +208,19 @@ fn a_service_that_is_off_or_starts_nothing_is_found() {
     assert!(words(&found(&run, "service-program")).contains("/nonexistent/hermesd"));
 }
 
+/// A client that still starts its own copy of a server of hermesd's.
+#[test]
+fn a_client_that_starts_its_own_copy_is_found() {
+    let w = world().entry("files", &["command: cat", "args: [\"-u\"]"]);
+    let cursor = w.path().join("user/.cursor");
+    fs::create_dir(&cursor).unwrap();
+    let theirs = json!({"mcpServers": {"my-files": {"command": "cat", "args": ["-u"]}}});
+    fs::write(cursor.join("mcp.json"), theirs.to_string()).unwrap();
+    let copy = found(&doctor(&w), "own-copy");
+    assert_eq!(copy["server"], "files");
+    assert!(words(&copy).contains("Cursor") && words(&copy).contains("my-files"), "{copy}");
+}
+
 /// A home that is not there yet, and too few open files.
 #[test]
 fn a_missing_home_and_a_low_limit_are_found() {

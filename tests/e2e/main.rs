@@ -5,8 +5,11 @@
 #![cfg(target_os = "linux")] // the census reads /proc
 #![allow(clippy::unwrap_used, missing_docs)] // a test may fail loudly
 
+mod add;
+mod add_asked;
 mod admin;
 mod boundaries;
+mod calling;
 mod chain_approvals;
 mod chain_evidence;
 mod chain_keys;
@@ -29,6 +32,7 @@ mod death;
 mod defects;
 mod doctor;
 mod elicitation;
+mod entries;
 mod eras;
 mod events;
 mod fake_server;
@@ -62,6 +66,8 @@ mod sampling;
 mod schema;
 mod sending;
 mod service;
+mod service_install;
+mod service_manager;
 mod shim;
 mod single;
 mod soak;

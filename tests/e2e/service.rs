@@ -6,6 +6,7 @@ use hermes_tests::{SOON, wait_for};
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 fn unit(name: &str) -> String {
@@ -36,6 +37,79 @@ fn the_socket_unit_makes_the_sockets_that_clients_look_for() {
     assert_eq!(value(&socket, "SocketMode"), Some("0600"));
     assert_eq!(value(&socket, "DirectoryMode"), Some("0700"));
     assert_eq!(value(&unit("hermesd.service"), "RuntimeDirectory"), Some("hermesd"));
+}
+
+/// launchd is promised the same as systemd, as far as it has words for it.
+#[test]
+fn the_launch_agent_makes_the_promises_of_the_unit() {
+    let service = unit("hermesd.service");
+    let text = unit("launchd/hermesd.plist");
+    let agent = plist::Value::from_reader_xml(text.as_bytes()).unwrap().into_dictionary().unwrap();
+    let number = |value: &plist::Value| value.as_signed_integer().unwrap().to_string();
+    let inner = |key: &str, name: &str| agent.get(key).unwrap().as_dictionary().unwrap().get(name).cloned();
+    let words: Vec<&str> = agent
+        .get("ProgramArguments")
+        .unwrap()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|w| w.as_string().unwrap())
+        .collect();
+    assert_eq!(words[1..], value(&service, "ExecStart").unwrap().split(' ').skip(1).collect::<Vec<_>>());
+    assert_eq!(Some(number(agent.get("ExitTimeOut").unwrap()).as_str()), value(&service, "TimeoutStopSec"));
+    // An orderly stop stays a stop, everything else is started afresh, not at once for ever.
+    assert_eq!(value(&service, "Restart"), Some("on-failure"));
+    assert_eq!(inner("KeepAlive", "SuccessfulExit"), Some(plist::Value::Boolean(false)));
+    assert!(value(&service, "RestartSec").is_some() && agent.contains_key("ThrottleInterval"));
+    let core = inner("HardResourceLimits", "Core").unwrap();
+    assert_eq!(Some(number(&core).as_str()), value(&service, "LimitCORE"));
+    assert_eq!(value(&service, "WantedBy"), Some("default.target"), "at login");
+    assert_eq!(agent.get("RunAtLoad"), Some(&plist::Value::Boolean(true)));
+    // launchd writes to one file without end; the daemon's own log is rotated.
+    let quiet = inner("EnvironmentVariables", "HERMESD_STDERR");
+    assert_eq!(quiet.as_ref().and_then(plist::Value::as_string), Some("off"));
+    assert!(agent.contains_key("StandardErrorPath"), "why it could not start");
+}
+
+/// The printed agent is a property list too, with nothing left to fill in.
+#[test]
+fn the_printed_launch_agent_can_be_read() {
+    let w = world();
+    let text = w.ctl(["service", "print", "launchd"]).succeeds().stdout;
+    let agent = plist::Value::from_reader_xml(text.as_bytes()).unwrap().into_dictionary().unwrap();
+    let program = agent.get("ProgramArguments").unwrap().as_array().unwrap()[0].as_string().unwrap();
+    assert!(Path::new(program).is_file(), "{program}");
+    assert!(!text.contains('@'), "{text}");
+}
+
+/// systemd itself finds nothing wrong with the units, for the default home and another one.
+#[test]
+#[allow(clippy::print_stdout)] // says why it did nothing
+fn systemd_finds_nothing_wrong_with_the_units() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("skipped: no systemd-analyze here");
+        return;
+    }
+    let w = world();
+    let default = w.path().join("user/.hermes").display().to_string();
+    for home in [w.home().display().to_string(), default] {
+        let files = w.ctl(["--home", &home, "--json", "service", "print", "systemd"]).succeeds().json();
+        let folder = w.path().join("units");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let mut verify = Command::new("systemd-analyze");
+        // A machine without a login has no runtime folder, and the check asks for one.
+        verify.args(["verify", "--user"]).env("XDG_RUNTIME_DIR", w.path());
+        for file in files.as_array().unwrap() {
+            let path = folder.join(Path::new(file["path"].as_str().unwrap()).file_name().unwrap());
+            fs::write(&path, file["text"].as_str().unwrap()).unwrap();
+            verify.arg(path);
+        }
+        let output = verify.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let ours = said.lines().any(|line| line.contains("hermesd"));
+        assert!(output.status.success() && !ours, "{said}");
+    }
 }
 
 /// READY=1 is sent when shims can connect, and not before.

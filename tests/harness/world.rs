@@ -189,12 +189,18 @@ impl World {
 
     /// Starts any command as the daemon.
     pub fn launch_command(&self, command: &mut Command) -> Daemon {
-        let number = self.launches.fetch_add(1, Ordering::Relaxed);
-        let log = self.path().join(format!("daemon-{number}.err"));
-        let file = File::options().append(true).create(true).open(&log).expect("the folder is ours");
+        let (log, file) = self.daemon_log();
         command.stdin(Stdio::null()).stderr(file.try_clone().expect("an open file")).stdout(file);
         let child = command.spawn().expect("the daemon was built with this test");
         Daemon { child, ended: None, log }
+    }
+
+    /// The file for what the next daemon says.
+    pub(crate) fn daemon_log(&self) -> (PathBuf, File) {
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        let log = self.path().join(format!("daemon-{number}.err"));
+        let file = File::options().append(true).create(true).open(&log).expect("the folder is ours");
+        (log, file)
     }
 
     /// Starts the daemon and waits until shims can connect.

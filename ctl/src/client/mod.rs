@@ -10,6 +10,7 @@ mod login;
 pub use evidence::{Audit, Which};
 pub use login::Login;
 
+use crate::config_edit::dotenv::Variable;
 use crate::failure::Failure;
 use hermes_proto::control as pb;
 use hermes_proto::control::control_client::ControlClient;
@@ -180,6 +181,25 @@ impl Client {
     pub async fn test(&mut self, server: &str) -> Result<pb::TestServerResponse, Failure> {
         let request = pb::TestServerRequest { home: self.home.clone(), server: server.to_owned() };
         answer(self.peer, self.stub.test_server(timed(request, WORK)).await)
+    }
+
+    /// Connects to a server that is in no file yet: `entry` is its YAML, `variables` what .env would have.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status). A server that cannot be reached is an answer, not an error.
+    pub async fn try_server(
+        &mut self,
+        server: &str,
+        entry: &str,
+        variables: &[Variable],
+    ) -> Result<pb::TestServerResponse, Failure> {
+        let request = pb::TryServerRequest {
+            home: self.home.clone(),
+            server: server.to_owned(),
+            entry_yaml: entry.to_owned(),
+            variables: variables.iter().map(|v| (v.name.clone(), v.value.clone())).collect(),
+        };
+        answer(self.peer, self.stub.try_server(timed(request, WORK)).await)
     }
 
     /// The exposed tools; empty strings mean no filter and the default profile.

@@ -6,7 +6,7 @@
 
 use super::apply;
 use super::home;
-use super::identity::{Identity, fingerprint, is_own};
+use super::identity::{Identity, fingerprint, is_consent, is_npx, is_own};
 use super::import::{self, Source, Surroundings};
 use super::processes::{self, Process};
 use super::table::{Client, Places, Scope};
@@ -162,27 +162,43 @@ fn is_daemon(process: &Process) -> bool {
     name == "hermesd" || name == "t-hermesd"
 }
 
-/// Whether the command line ends in the arguments of the server, after the server's program: a script runs as
-/// `python3 /path/script args`, a package as `node /path/npx args`.
+/// Most words before the arguments: `node /usr/bin/npx ...`, `uv tool uvx ...`.
+const BEFORE: usize = 3;
+
+/// Whether the command line is the server's program and then exactly its arguments: a script runs as
+/// `python3 /path/script args`, a package as `node /usr/bin/npx args`, which calls itself `npm exec args`.
 fn runs(process: &Process, command: &str, args: &[String]) -> bool {
-    let words: Vec<&str> =
-        process.words.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
-    let wanted: Vec<&str> =
-        args.iter().flat_map(|word| split(word)).filter(|word| !word.is_empty()).collect();
-    let Some(rest) = words.len().checked_sub(wanted.len()) else { return false };
-    if words[rest..] != wanted[..] {
+    let npx = is_npx(command);
+    // `ps` gives one text for the whole command line, and so does npm: both sides are compared in words.
+    let split = |texts: &[String]| -> Vec<String> {
+        let words = texts.iter().flat_map(|text| text.split_whitespace());
+        words.filter(|word| !(npx && is_consent(word))).map(str::to_owned).collect()
+    };
+    let (words, wanted) = (split(&process.words), split(args));
+    let Some(before) = words.len().checked_sub(wanted.len()).filter(|before| (1..=BEFORE).contains(before))
+    else {
+        return false;
+    };
+    if words[before..] != wanted[..] || is_own(command, args, &|_| None) {
         return false;
     }
     let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-    // An interpreter and at most one path before the arguments.
-    rest <= 3
-        && words[..rest].iter().any(|word| *word == command || base(word) == base(command))
-        && !is_own(command, args, &|_| None)
-}
-
-/// `ps` gives one text for the whole command line: both sides are compared in words.
-fn split(word: &str) -> impl Iterator<Item = &str> {
-    word.split_whitespace()
+    let program = words[before - 1].as_str();
+    // An editor or a pager before the path is no server.
+    let interpreters =
+        ["node", "python", "sh", "bash", "ruby", "perl", "deno", "bun", "uv", "npm", "java", "php"];
+    let first = base(&words[0]);
+    if before > 1
+        && !interpreters
+            .iter()
+            .any(|name| first.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') == *name)
+    {
+        return false;
+    }
+    let is_exec = npx && words[..before] == ["npm", "exec"];
+    program == command
+        || is_exec
+        || (base(program) == base(command) && !(command.contains('/') && program.starts_with('/')))
 }
 
 #[cfg(test)]
@@ -219,6 +235,45 @@ mod tests {
             [Copy { server: "files".into(), starts: Starts::Process { pid: 21, by: "cursor".into() } }]
         );
         assert!(!found[0].message().contains("/notes"));
+    }
+
+    #[test]
+    fn a_package_that_npm_runs_is_known_by_the_title_it_gives_itself() {
+        let titled =
+            |title: &str| Process { pid: 5, parent: 1, words: vec![title.to_owned(), String::new()] };
+        assert_eq!(running(&[titled("npm exec server-files /notes")], &servers()).len(), 1);
+        assert!(running(&[titled("npm exec server-files /notes /more")], &servers()).is_empty());
+        assert!(running(&[titled("npm test server-files /notes")], &servers()).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_only_mentions_the_server_is_no_copy() {
+        let what = Identity::Program { command: "/opt/x/server".into(), args: vec![] };
+        let servers = [("x".to_owned(), what)];
+        assert_eq!(running(&[process(5, 1, "/opt/x/server")], &servers).len(), 1);
+        assert_eq!(running(&[process(5, 1, "python3 /opt/x/server")], &servers).len(), 1);
+        assert!(running(&[process(5, 1, "/opt/y/server")], &servers).is_empty());
+        assert!(running(&[process(5, 1, "vim /opt/x/server")], &servers).is_empty());
+    }
+
+    #[test]
+    fn a_process_of_this_machine_is_found_with_its_parent() {
+        let args = ["86399.25".to_owned()];
+        let mut child = std::process::Command::new("sleep").args(&args).spawn().unwrap();
+        let servers =
+            [("nap".to_owned(), Identity::Program { command: "sleep".into(), args: args.to_vec() })];
+        // The process shows its own command line a moment after it was made.
+        let found = (0..2000).find_map(|_| {
+            std::thread::yield_now();
+            let pid = child.id();
+            let mine =
+                |copy: &Copy| matches!(copy.starts, Starts::Process { pid: found, .. } if found == pid);
+            running(&processes::all(), &servers).into_iter().find(mine)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = found.unwrap();
+        assert!(found.message().contains("started by"), "{}", found.message());
     }
 
     #[test]

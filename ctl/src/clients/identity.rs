@@ -56,8 +56,21 @@ pub fn fingerprint(entry: &Map<String, Value>, lookup: Lookup<'_>) -> Option<Fin
         });
     }
     let command = text(entry.get("command")?);
-    let args = entry.get("args").and_then(Value::as_array).into_iter().flatten().map(text).collect();
+    let args: Vec<String> =
+        entry.get("args").and_then(Value::as_array).into_iter().flatten().map(text).collect();
+    let asks = |arg: &String| !(is_npx(&command) && is_consent(arg));
+    let args = args.into_iter().filter(asks).collect();
     Some(Fingerprint { what: Identity::Program { command: program(&command), args }, with: pairs("env") })
+}
+
+/// Whether this starts a package of npm.
+pub(super) fn is_npx(command: &str) -> bool {
+    Path::new(command).file_name().is_some_and(|name| name == "npx" || name == "bunx")
+}
+
+/// An option of npx that only keeps it from asking: with and without it is the same server.
+pub(super) fn is_consent(arg: &str) -> bool {
+    matches!(arg, "-y" | "--yes")
 }
 
 /// `/usr/local/bin/npx` and `npx` are one program; `/opt/x/server` and `/opt/y/server` are two.
@@ -115,6 +128,7 @@ mod tests {
         let one = of(json!({"command": "/usr/local/bin/npx", "args": ["-y", "x"], "env": {"K": "k-1"}}));
         let two = of(json!({"command": "npx", "args": ["-y", "x"], "env": {"K": "${KEY}"}}));
         assert_eq!(one, two);
+        assert_eq!(one, of(json!({"command": "npx", "args": ["x"], "env": {"K": "k-1"}})));
         let other = of(json!({"command": "npx", "args": ["-y", "x"], "env": {"K": "k-2"}}));
         assert_ne!(one, other);
         assert_eq!(one.unwrap().what, other.unwrap().what);

@@ -226,10 +226,12 @@ impl Client {
 
     /// The client whose project file this path looks like, with the folder of the project.
     pub fn of_project_file(path: &Path) -> Option<(Self, PathBuf)> {
-        Self::FOREIGN.into_iter().find_map(|client| {
-            let dir = strip_end(path, Path::new(client.project_file()?))?;
-            Some((client, dir))
-        })
+        Self::FOREIGN.into_iter().find_map(|client| Some((client, client.project_of(path)?)))
+    }
+
+    /// The project whose file for this client this is.
+    pub fn project_of(self, path: &Path) -> Option<PathBuf> {
+        strip_end(path, Path::new(self.project_file()?))
     }
 }
 

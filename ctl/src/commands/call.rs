@@ -1,66 +1,131 @@
 //! `call`: one tool call, printed as text or as the raw result.
 
-use super::{Context, Format, put};
+use super::{Context, Format, arguments, put, save};
 use crate::cli::CallArgs;
 use crate::failure::{Done, Failure};
 use crate::render::text;
 use hermes_proto::control as pb;
 use serde_json::Value;
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write, stderr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often the line of a call that takes long changes.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Calls the tool; exit code 1 when the result says that it failed.
 pub(super) async fn run(cx: &Context, args: CallArgs) -> Result<Done, Failure> {
-    let mut request = parse(&args.words)?;
-    if request.arguments_json == "-" {
-        request.arguments_json.clear();
-        std::io::stdin().read_to_string(&mut request.arguments_json)?;
-    }
-    check_arguments(&request.arguments_json)?;
-    request.timeout_ms = u64::from(args.timeout.unwrap_or(0)) * 1000;
-    request.profile = args.profile.unwrap_or_default();
-    let answer = cx.client().await?.call(request).await?;
+    let Words { server, tool, mut arguments } = parse(args.words)?;
+    // A file first, so that single words may change it.
+    arguments.splice(0..0, args.file.iter().map(|file| format!("@{}", file.display())));
+    let profile = args.profile.unwrap_or_default();
+    let mut client = cx.client().await?;
+    let schema = match arguments::needs_schema(&arguments) {
+        true => schema(client.tools(&server, &profile).await?, &server, &tool),
+        false => Value::Null,
+    };
+    let request = pb::CallToolRequest {
+        arguments_json: arguments::build(&arguments, &schema, &read)?,
+        timeout_ms: u64::from(args.timeout.unwrap_or(0)) * 1000,
+        server,
+        tool,
+        profile,
+        ..Default::default()
+    };
+    let named = request.tool.clone();
+    let answer = waiting(&named, client.call(request)).await?;
     if !answer.error_json.is_empty() {
         return Err(rpc_error(&answer.error_json));
     }
+    let saved = match &args.save {
+        Some(folder) => {
+            let result: Value = serde_json::from_str(&answer.result_json).unwrap_or(Value::Null);
+            save::all(&result, &named, folder)?
+        }
+        None => BTreeMap::new(),
+    };
     match cx.format {
         // As it came: key order, big numbers and unknown members survive.
         Format::Json => put(&format!("{}\n", answer.result_json))?,
-        Format::Text => put(&page(&answer.result_json))?,
+        Format::Text => put(&page(&answer.result_json, &saved))?,
     }
     Ok(if answer.is_error { Done::Badly } else { Done::Well })
 }
 
-/// Two words are SERVER TOOL, unless the second can only be arguments.
-fn parse(words: &[String]) -> Result<pb::CallToolRequest, Failure> {
-    let is_arguments = |word: &str| word == "-" || word.trim_start().starts_with(['{', '[', '"']);
-    let (server, tool, arguments) = match words {
-        [tool] => ("", tool.as_str(), ""),
-        [tool, arguments] if is_arguments(arguments) => ("", tool.as_str(), arguments.as_str()),
-        [server, tool] => (server.as_str(), tool.as_str(), ""),
-        [server, tool, arguments] => (server.as_str(), tool.as_str(), arguments.as_str()),
-        _ => return Err(usage("name a tool".to_owned())),
-    };
-    Ok(pb::CallToolRequest {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        arguments_json: arguments.to_owned(),
-        ..Default::default()
-    })
+/// Waits for the answer; on a terminal with a line that counts the seconds and is gone afterwards.
+async fn waiting<T>(tool: &str, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    if !stderr().is_terminal() {
+        return answer.await;
+    }
+    let begun = Instant::now();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.tick().await;
+    let mut shown = false;
+    loop {
+        tokio::select! {
+            done = &mut answer => {
+                if shown {
+                    let _ = stderr().write_all(b"\r\x1b[K");
+                }
+                return done;
+            }
+            _ = ticks.tick() => {
+                shown = true;
+                let passed = begun.elapsed().as_secs();
+                let bar = ".".repeat(usize::try_from(passed % 10).unwrap_or(0) + 1);
+                let line = format!("\r\x1b[K{}: {passed} s {bar}", text::summary(tool, 60));
+                // Nobody is left to tell when the terminal is gone.
+                let _ = stderr().write_all(line.as_bytes());
+            }
+        }
+    }
 }
 
-fn check_arguments(arguments: &str) -> Result<(), Failure> {
-    if arguments.trim().is_empty() {
-        return Ok(());
+/// A file, or stdin.
+fn read(file: &str) -> io::Result<String> {
+    match file {
+        "-" => io::read_to_string(io::stdin()),
+        file => std::fs::read_to_string(file),
     }
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(Value::Object(_)) => Ok(()),
-        Ok(_) => Err(usage("arguments are not a JSON object".to_owned())),
-        Err(error) => Err(usage(format!("arguments are not JSON: {error}"))),
-    }
+}
+
+fn schema(tools: Vec<pb::Tool>, server: &str, tool: &str) -> Value {
+    let named = |one: &&pb::Tool| one.name == tool || (one.server == server && one.raw_name == tool);
+    let found = tools.iter().find(named).map(|tool| tool.input_schema_json.as_str());
+    found.and_then(|schema| serde_json::from_str(schema).ok()).unwrap_or(Value::Null)
+}
+
+/// What is to be called.
+#[derive(Debug, PartialEq, Eq)]
+struct Words {
+    server: String,
+    tool: String,
+    arguments: Vec<String>,
+}
+
+/// One or two names, then what can only be arguments.
+fn parse(words: Vec<String>) -> Result<Words, Failure> {
+    let names = words.iter().take_while(|word| !arguments::is_argument(word)).count();
+    let mut words = words.into_iter();
+    let mut next = || words.next().unwrap_or_default();
+    let (server, tool) = match names {
+        1 => (String::new(), next()),
+        2 => (next(), next()),
+        0 => return Err(usage("name a tool first".to_owned())),
+        _ => {
+            let (_, _, third) = (next(), next(), next());
+            return Err(usage(format!("`{third}` is no argument")));
+        }
+    };
+    Ok(Words { server, tool, arguments: words.collect() })
 }
 
 fn usage(message: String) -> Failure {
-    Failure::Usage { message, hint: "hermesctl call SERVER TOOL '{\"key\": \"value\"}'".to_owned() }
+    let hint =
+        "write e.g. hermesctl call files read_file path=/tmp/x, or '{\"path\": \"/tmp/x\"}'".to_owned();
+    Failure::Usage { message, hint }
 }
 
 fn rpc_error(error: &str) -> Failure {
@@ -73,17 +138,20 @@ fn rpc_error(error: &str) -> Failure {
 }
 
 /// The content of a result for a person: text as text, everything else named.
-fn page(result: &str) -> String {
+fn page(result: &str, saved: &BTreeMap<usize, PathBuf>) -> String {
     let value: Value = serde_json::from_str(result).unwrap_or(Value::Null);
     let Some(blocks) = value["content"].as_array() else { return format!("{}\n", text::block(result)) };
     let mut out = String::new();
-    for block in blocks {
+    for (at, block) in blocks.iter().enumerate() {
         let shown = match block["type"].as_str() {
             Some("text") => text::block(block["text"].as_str().unwrap_or_default()),
+            Some(kind) if saved.contains_key(&at) => {
+                format!("[{kind}, saved as {}]", text::plain(&saved[&at].display().to_string()))
+            }
             Some(kind @ ("image" | "audio")) => {
                 let data = block["data"].as_str().unwrap_or_default().len();
                 let mime = text::plain(block["mimeType"].as_str().unwrap_or("unknown type"));
-                format!("[{kind}, {mime}, {data} characters of base64; --json shows it]")
+                format!("[{kind}, {mime}, {data} characters of base64; --save DIR saves it]")
             }
             Some("resource_link") => {
                 format!("[resource {}]", text::plain(block["uri"].as_str().unwrap_or_default()))
@@ -111,35 +179,29 @@ fn page(result: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> (String, String, String) {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let request = parse(&words).unwrap();
-        (request.server, request.tool, request.arguments_json)
+    fn parsed(words: &[&str]) -> Result<(String, String, usize), Failure> {
+        let words = parse(words.iter().map(|word| (*word).to_owned()).collect())?;
+        Ok((words.server, words.tool, words.arguments.len()))
     }
 
     #[test]
-    fn two_words_are_server_and_tool_unless_the_second_is_json() {
-        let is = |s: &str, t: &str, a: &str| (s.to_owned(), t.to_owned(), a.to_owned());
-        assert_eq!(parsed(&["x"]), is("", "x", ""));
-        assert_eq!(parsed(&["fs", "read"]), is("fs", "read", ""));
-        assert_eq!(parsed(&["mcp_fs_read", " {}"]), is("", "mcp_fs_read", " {}"));
-        assert_eq!(parsed(&["mcp_fs_read", "-"]), is("", "mcp_fs_read", "-"));
-        assert_eq!(parsed(&["fs", "read", "{}"]), is("fs", "read", "{}"));
-    }
-
-    #[test]
-    fn arguments_that_are_no_object_are_a_usage_error() {
-        assert_eq!(check_arguments("[1]").unwrap_err().code(), 2);
-        assert_eq!(check_arguments("{bad").unwrap_err().code(), 2);
-        assert!(check_arguments(" {\"a\": 1} ").is_ok());
+    fn names_come_first_and_arguments_are_told_by_their_look() {
+        let is = |s: &str, t: &str, a| (s.to_owned(), t.to_owned(), a);
+        assert_eq!(parsed(&["x"]).unwrap(), is("", "x", 0));
+        assert_eq!(parsed(&["fs", "read"]).unwrap(), is("fs", "read", 0));
+        assert_eq!(parsed(&["mcp_fs_read", " {}"]).unwrap(), is("", "mcp_fs_read", 1));
+        assert_eq!(parsed(&["mcp_fs_read", "-"]).unwrap(), is("", "mcp_fs_read", 1));
+        assert_eq!(parsed(&["fs", "read", "{}", "a=1", "@x"]).unwrap(), is("fs", "read", 3));
+        assert_eq!(parsed(&["fs", "read", "what"]).unwrap_err().code(), 2);
+        assert_eq!(parsed(&["{}"]).unwrap_err().code(), 2);
     }
 
     #[test]
     fn a_result_is_shown_as_text_and_cannot_act_on_the_terminal() {
         let result = r#"{"content":[{"type":"text","text":"a\nb\u001b[2J"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}"#;
         assert_eq!(
-            page(result),
-            "a\nb\\u{1b}[2J\n[image, image/png, 4 characters of base64; --json shows it]\n"
+            page(result, &BTreeMap::new()),
+            "a\nb\\u{1b}[2J\n[image, image/png, 4 characters of base64; --save DIR saves it]\n"
         );
     }
 }

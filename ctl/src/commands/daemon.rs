@@ -1,6 +1,6 @@
 //! `daemon`: start in the background, stop, run in the foreground, or say whether it runs.
 
-use super::{Context, config};
+use super::{Context, Format, config, put};
 use crate::beside;
 use crate::cli::DaemonAction;
 use crate::client::Client;
@@ -45,12 +45,34 @@ async fn start(cx: &Context) -> Result<Done, Failure> {
     if let Ok(mut client) = cx.client().await {
         return say(cx, "already running", &client.status().await?);
     }
+    let mut client = started(cx, Lifetime::UntilStopped).await?;
+    say(cx, "started", &client.status().await?)
+}
+
+/// The running daemon, or one that is started now and ends when nobody has used it for a while.
+///
+/// # Errors
+/// [`Failure`] when none runs and none can be started.
+pub(super) async fn ensure(cx: &Context) -> Result<Client, Failure> {
+    match cx.client().await {
+        Err(Failure::Unreachable { .. }) => {
+            if cx.format == Format::Text {
+                put("hermesd is not running; starting it\n")?;
+            }
+            started(cx, Lifetime::WhileUsed).await
+        }
+        answer => answer,
+    }
+}
+
+/// Starts a daemon and waits until it answers.
+async fn started(cx: &Context, lifetime: Lifetime) -> Result<Client, Failure> {
     let mut starting =
-        shim::spawn(&cx.home, Lifetime::UntilStopped).map_err(|error| Failure::refused(error.to_string()))?;
+        shim::spawn(&cx.home, lifetime).map_err(|error| Failure::refused(error.to_string()))?;
     let end = Instant::now() + START_WITHIN;
     loop {
         match cx.client().await {
-            Ok(mut client) => return say(cx, "started", &client.status().await?),
+            Ok(client) => return Ok(client),
             Err(Failure::Unreachable { .. }) if Instant::now() < end => {
                 // A daemon that holds the lock was quicker than ours and is about to answer.
                 if let Some(words) = starting.ended().filter(|_| !endpoint::is_locked(&cx.home)) {

@@ -1,5 +1,7 @@
-//! `mcp`: list, test, login, logout, import, export, register, unregister, serve.
+//! `mcp`: list, test, login, logout, import, export, register, unregister, serve; the verbs that write
+//! single entries of config.yaml are in `entries`.
 
+use super::entries::{self, Switch};
 use super::{Context, export, import, login, register, servers, tools};
 use crate::cli::{McpAction, Part, ServeArgs, ServerAction};
 use crate::failure::{Done, Failure};
@@ -12,10 +14,21 @@ use std::time::Duration;
 /// Does one action; lists without one.
 pub(super) async fn run(cx: &Context, action: Option<McpAction>) -> Result<Done, Failure> {
     match action.unwrap_or(McpAction::List) {
-        McpAction::List => servers::run(cx, Some(ServerAction::List)).await,
+        McpAction::List => match servers::run(cx, Some(ServerAction::List)).await {
+            Err(Failure::Unreachable { .. }) => entries::list(cx),
+            done => done,
+        },
+        McpAction::Add(args) => entries::add(cx, *args).await,
+        McpAction::Remove(args) => entries::remove(cx, &args).await,
+        McpAction::Configure(args) => entries::configure(cx, &args).await,
+        McpAction::Enable(server) => entries::switch(cx, &server.name, Switch::On).await,
+        McpAction::Disable(server) => entries::switch(cx, &server.name, Switch::Off).await,
         McpAction::Test(server) => {
             let tested = cx.client().await?.test(&server.name).await?;
             cx.print(|| json::of(&tested), || page(cx, &server.name, &tested))?;
+            if tested.ok {
+                entries::offer_enable(cx, &server.name).await?;
+            }
             Ok(if tested.ok { Done::Well } else { Done::Badly })
         }
         McpAction::Login(args) => login::login(cx, &args).await,
@@ -48,7 +61,8 @@ fn options(cx: &Context, args: ServeArgs) -> ServeOptions {
     }
 }
 
-fn page(cx: &Context, name: &str, tested: &pb::TestServerResponse) -> String {
+/// What a test found, for a person.
+pub(super) fn page(cx: &Context, name: &str, tested: &pb::TestServerResponse) -> String {
     let verdict = if tested.ok { "works" } else { "does not work" };
     let took = text::span(Duration::from_millis(tested.total_ms));
     let message = if tested.message.is_empty() { String::new() } else { format!(": {}", tested.message) };
@@ -59,6 +73,13 @@ fn page(cx: &Context, name: &str, tested: &pb::TestServerResponse) -> String {
     if !tested.tools.is_empty() {
         out.push('\n');
         out.push_str(&tools::list(&tested.tools, cx.style));
+    }
+    let of_tools = tested.tools.iter().flat_map(|tool| tool.warnings.iter().map(move |said| (tool, said)));
+    for (tool, said) in of_tools {
+        out.push_str(&format!("warning: {}\n", text::plain(&format!("tool `{}`: {said}", tool.raw_name))));
+    }
+    for said in &tested.warnings {
+        out.push_str(&format!("warning: {}\n", text::plain(said)));
     }
     out
 }

@@ -3,6 +3,7 @@
 //! stdout carries the answer, stderr the errors. Text of servers is escaped before it is printed.
 
 mod approvals;
+mod arguments;
 mod ask;
 mod audit;
 mod breaker;
@@ -10,6 +11,7 @@ mod call;
 mod config;
 mod daemon;
 mod doctor;
+mod entries;
 pub(crate) mod events;
 mod export;
 mod import;
@@ -19,6 +21,7 @@ mod mcp;
 mod pins;
 mod register;
 mod reload;
+mod save;
 pub(crate) mod servers;
 mod service;
 mod stats;
@@ -122,7 +125,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Doctor => doctor::run(cx).await,
         Verb::Daemon(args) => daemon::run(cx, args.action).await,
         Verb::Config(args) => config::run(cx, args.action),
-        Verb::Service(args) => service::run(cx, args.action),
+        Verb::Service(args) => service::run(cx, args.action).await,
         Verb::Completions { shell } => completions(shell),
         Verb::Demo(args) => demo::run(&args, cx.format),
     }

@@ -81,7 +81,7 @@ pub(crate) fn tone(server: &pb::ServerStatus) -> Tone {
 /// All servers as a table, or one line that says that there is none.
 pub(super) fn table(cx: &Context, servers: &[pb::ServerStatus]) -> String {
     if servers.is_empty() {
-        return "no servers: add them under mcp_servers in config.yaml\n".to_owned();
+        return "no servers: add one with `hermesctl mcp add`\n".to_owned();
     }
     let mut table = Table::new(&["server", "state", "tools", "in flight", "restarts", "up", "why"]);
     for server in servers {

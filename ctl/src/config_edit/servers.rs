@@ -71,14 +71,18 @@ impl Entry<'_> {
         auth.trim().eq_ignore_ascii_case("oauth")
     }
 
-    /// Command with arguments, or the address; templates stay templates.
+    /// The command without its arguments, or the address without user and query: those may be secrets.
     pub fn target(&self) -> String {
-        if let Some(url) = self.node.get("url").and_then(Node::text) {
-            return url.to_owned();
+        let text = |key: &str| self.node.get(key).and_then(Node::text);
+        let Some(url) = text("url") else { return text("command").unwrap_or_default().to_owned() };
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        match url.split_once("://") {
+            Some((scheme, rest)) => {
+                let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                format!("{scheme}://{}{path}", host.rsplit('@').next().unwrap_or_default())
+            }
+            None => url.to_owned(),
         }
-        let command = self.node.get("command").and_then(Node::text).unwrap_or_default();
-        let args = self.node.get("args").map(Node::texts).unwrap_or_default();
-        std::iter::once(command).chain(args).collect::<Vec<_>>().join(" ")
     }
 
     /// `all`, `2 selected`, `-1 excluded` or `none`.
@@ -124,16 +128,16 @@ mod tests {
 
     #[test]
     fn hermesds_own_section_wins_and_takes_new_entries() {
-        let text = "mcp_servers:\n  a: {command: x}\n  b: {url: http://h, transport: sse, enabled: off}\n";
+        let text = "mcp_servers:\n  a: {command: x}\n  b: {url: 'http://u:p@h/x?k=1', transport: sse, enabled: off}\n";
         let tree = tree::parse(text).unwrap();
         assert_eq!(place_of_new(&tree, "n"), Path::of(["mcp_servers", "n"]));
         let own = tree::parse(&format!("{text}hermesd:\n  mcp_servers:\n    a: {{command: y, args: [z]}}\n"))
             .unwrap();
         assert_eq!(place_of_new(&own, "n"), Path::of(["hermesd", "mcp_servers", "n"]));
-        assert_eq!(find(&own, "a").unwrap().target(), "y z");
+        assert_eq!(find(&own, "a").unwrap().target(), "y");
         assert_eq!(places(&own, "a").len(), 2);
         let b = find(&own, "b").unwrap();
-        assert_eq!((b.transport(), b.is_enabled(), b.target().as_str()), ("sse", false, "http://h"));
+        assert_eq!((b.transport(), b.is_enabled(), b.target().as_str()), ("sse", false, "http://h/x"));
     }
 
     #[test]

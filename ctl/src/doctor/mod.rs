@@ -1,5 +1,5 @@
 //! What `doctor` sees from outside, whether a daemon runs or not: sockets, programs, other daemons, service
-//! files.
+//! files, and clients that start their own copies of servers.
 //!
 //! Promise: nothing is changed, and each finding names one thing to do. Blocking, a second or two.
 
@@ -8,6 +8,7 @@ mod programs;
 mod services;
 mod sockets;
 
+use crate::clients::{Starts, own_copies};
 use hermes_proto::control as pb;
 use hermes_proto::endpoint::Home;
 use std::path::Path;
@@ -35,7 +36,21 @@ pub fn look(home: &Home, daemon: &Daemon, env: Lookup<'_>) -> Vec<pb::Finding> {
     found.extend(programs::look(daemon, env));
     found.extend(daemons::look(home, daemon));
     found.extend(services::look(home, env));
+    found.extend(copies(home));
     found
+}
+
+/// Servers that exist twice because a client starts its own.
+fn copies(home: &Home) -> Vec<pb::Finding> {
+    let copies = own_copies(home).into_iter().map(|copy| {
+        let kind = match copy.starts {
+            Starts::File { .. } => "own-copy",
+            Starts::Process { .. } => "own-copy-runs",
+        };
+        let found = finding(kind, pb::Severity::Warning, copy.message(), copy.hint());
+        pb::Finding { server: copy.server, ..found }
+    });
+    copies.collect()
 }
 
 /// One finding; `kind` is a stable word.

@@ -7,7 +7,7 @@ use crate::http::keeper::{Status, TokenPlace};
 use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
 use crate::server::diagnose::Diagnosis;
-use crate::server::handle::ServerHandle;
+use crate::server::handle::{NotReady, ServerHandle};
 use crate::server::lifecycle::Phase;
 use crate::server::status::{ServerStatus, StepOutcome};
 use crate::session::clients::ClientFacts;
@@ -215,6 +215,8 @@ pub fn diagnosis(diagnosis: &Diagnosis, log_file: String, mask: Mask<'_>) -> pb:
         detail: Some(detail(&diagnosis.status, log_file, mask)),
         tools: tools.collect(),
         total_ms: millis(diagnosis.total),
+        needs_auth: diagnosis.outcome.as_ref().is_err_and(NotReady::needs_auth),
+        warnings: Vec::new(),
     }
 }
 
@@ -271,5 +273,6 @@ pub fn tool(tool: &Tool) -> pb::Tool {
         description: text("description"),
         input_schema_json: members.get("inputSchema").map(|raw| raw.get().to_owned()).unwrap_or_default(),
         read_only: annotations.get("readOnlyHint").is_some_and(|hint| hint.get() == "true"),
+        warnings: Vec::new(),
     }
 }

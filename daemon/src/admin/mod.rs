@@ -16,3 +16,4 @@ pub mod peer;
 pub mod serve;
 pub mod service;
 mod status;
+mod trial;

@@ -8,11 +8,13 @@ use super::evidence;
 use super::login;
 use super::memory;
 use super::status;
+use super::trial;
 use crate::call::{CallPath, Caller, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::config::{Config, ServerEntry};
 use crate::conversations::watch::Watch;
 use crate::jsonrpc::reply::Reply;
+use crate::masking::Masking;
 use crate::names::{ProfileName, ServerName};
 use crate::reload::{Reloaded, Reloader};
 use crate::server::Servers;
@@ -91,6 +93,8 @@ pub struct Inner {
     pub test: supervisor::Shared,
     /// Logins of remote servers.
     pub oauth: Oauth,
+    /// Takes over secrets of an entry that is tried.
+    pub masking: Masking,
     /// Masks secrets.
     pub mask: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Ends the daemon.
@@ -112,7 +116,7 @@ impl Inner {
     }
 
     /// What `profile` shows; empty is the default one.
-    fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
+    pub(super) fn view(&self, profile: &str) -> Result<Arc<View>, Status> {
         let catalog = self.catalog.borrow();
         let name = ProfileName::new(if profile.is_empty() { "default" } else { profile });
         if catalog.has_profile(&name) {
@@ -311,20 +315,13 @@ impl Control for Admin {
     async fn test_server(&self, request: Request<pb::TestServerRequest>) -> Answer<pb::TestServerResponse> {
         let request = request.into_inner();
         self.inner.check_home(&request.home)?;
-        let config = self.inner.config.borrow().clone();
-        let server = match config.servers.get(request.server.as_str()) {
-            Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server.clone(),
-            Some(ServerEntry::Refused { .. }) | None => {
-                return Err(self
-                    .inner
-                    .handle(&request.server)
-                    .err()
-                    .unwrap_or_else(|| Status::not_found("gone")));
-            }
-        };
-        let log_file = self.inner.logs.path_of(&server.name).display().to_string();
-        let diagnosis = crate::server::diagnose::diagnose(&server, &self.inner.test).await;
-        Ok(Response::new(convert::diagnosis(&diagnosis, log_file, self.inner.mask())))
+        Ok(Response::new(trial::configured(&self.inner, &request.server).await?))
+    }
+
+    async fn try_server(&self, request: Request<pb::TryServerRequest>) -> Answer<pb::TestServerResponse> {
+        self.inner.check_home(&request.get_ref().home)?;
+        let pid = peer_pid(&request);
+        Ok(Response::new(trial::unsaved(&self.inner, request.into_inner(), pid).await?))
     }
 
     async fn reset_breaker(&self, request: Request<pb::ServerRequest>) -> Answer<pb::ServerResponse> {
@@ -419,8 +416,7 @@ impl Control for Admin {
         request: Request<pb::RespondApprovalRequest>,
     ) -> Answer<pb::RespondApprovalResponse> {
         self.inner.check_home(&request.get_ref().home)?;
-        let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-        let pid = caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        let pid = peer_pid(&request);
         Ok(Response::new(consent::respond(&self.inner, request.get_ref(), pid).await?))
     }
 
@@ -458,4 +454,10 @@ impl Control for Admin {
         self.inner.shutdown.cancel();
         Ok(Response::new(pb::ShutdownResponse {}))
     }
+}
+
+/// The process at the other end, where the system says.
+fn peer_pid<T>(request: &Request<T>) -> Option<u32> {
+    let caller = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+    caller.and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok())
 }

@@ -55,6 +55,22 @@ pub fn foreign(server: &ServerName, offers: &[Offer]) -> Foreign {
     Foreign::new(names(true), names(false))
 }
 
+/// What the scan finds in one item by itself, one sentence a kind; not masked.
+pub fn item(name: &str, json: &RawValue, foreign: &Foreign) -> Vec<String> {
+    let mut seen: Vec<Kind> = Vec::new();
+    let mut found = Vec::new();
+    for (place, text) in texts(name, json) {
+        for finding in scan::scan(&text, foreign) {
+            if !seen.contains(&finding.kind) {
+                seen.push(finding.kind);
+                let (word, excerpt) = (finding.kind.word(), finding.excerpt);
+                found.push(format!("its {place} looks like an injection ({word}): {excerpt}"));
+            }
+        }
+    }
+    found
+}
+
 fn collect(offer: &Offer, look: impl Fn(&str) -> Vec<Finding>) -> Vec<String> {
     let mut found = Vec::new();
     let mut more = 0_usize;

@@ -91,6 +91,42 @@ pub fn load(sources: &Sources<'_>) -> Loaded {
     Loaded { config, state }
 }
 
+/// Reads one entry that is in no file yet, with `variables` as if `.env` had them. Findings that are not
+/// about the entry are left out.
+///
+/// Blocking: call it on the blocking pool.
+pub fn load_entry(
+    sources: &Sources<'_>,
+    server: &str,
+    entry_yaml: &str,
+    variables: &BTreeMap<String, String>,
+) -> Config {
+    let path = sources.home.join("config.yaml");
+    let lines: String = entry_yaml.lines().map(|line| format!("    {line}\n")).collect();
+    // JSON is YAML, so any name can stand here.
+    let text = format!("mcp_servers:\n  {}:\n{lines}", serde_json::Value::from(server));
+    let process = |name: &str| sources.env.get(name).cloned();
+    let (mut dotenv, _, _) = read_dotenv(sources, &process, &text);
+    dotenv.values.extend(variables.clone());
+    let around = Surroundings {
+        file: &path,
+        env: &|name| dotenv.values.get(name).cloned().or_else(|| process(name)),
+        dotenv: &|name| dotenv.values.get(name).cloned(),
+        user_home: sources.user_home,
+        is_file: &Path::is_file,
+        resolve: &|program| resolve_program(program, sources.env.get("PATH").map_or("", String::as_str)),
+    };
+    let mut config = check_text(&text, &around);
+    for finding in &mut config.findings {
+        // Lines are those of a text that nobody has.
+        finding.line = 0;
+    }
+    for (name, value) in variables {
+        config.secrets.note(name, value);
+    }
+    config
+}
+
 /// Checks one text; a text that is no YAML gives one finding and no servers.
 pub fn check_text(yaml: &str, around: &Surroundings<'_>) -> Config {
     match file::parse(yaml) {

@@ -29,7 +29,7 @@ pub mod values;
 pub mod watch;
 mod watch_eye;
 
-pub use check::{Loaded, Sources, State, check_text, load};
+pub use check::{Loaded, Sources, State, check_text, load, load_entry};
 pub use diff::{Change, Plan, plan};
 pub use remote::{HttpConfig, OauthConfig, OauthGrant, RemoteKind, TlsConfig};
 pub use stdio_entry::{DESKTOP, PROXY, passed_names};

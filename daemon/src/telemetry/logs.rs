@@ -4,6 +4,8 @@
 //! or a terminal (both have their own thread and a bounded queue that drops and counts); every event
 //! passes the redactor. May not touch: servers' logs, except that one thread writes them all.
 
+use crate::telemetry::escape::{MAX_LINE, escape_line};
+use crate::telemetry::journal::{self, JournalLine};
 use crate::telemetry::redact_hook::RedactHook;
 use crate::telemetry::server_log::ServerLog;
 use std::io::{self, Write};
@@ -27,7 +29,7 @@ const STDERR_QUEUE: usize = 1024;
 pub enum Stderr {
     /// For a person at a terminal.
     Human,
-    /// For a journal that stamps lines itself.
+    /// For a journal that stamps lines itself and reads their level from their first characters.
     Journal,
     /// The file is enough.
     Off,
@@ -72,10 +74,12 @@ pub fn filter_from(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 
 /// Where stderr goes: nowhere with `HERMESD_STDERR=off` (whoever started us only listens for the
 /// reason why we cannot run), [`Stderr::Journal`] when a journal reads it, else [`Stderr::Human`].
-pub fn stderr_from(env: &dyn Fn(&str) -> Option<String>) -> Stderr {
+/// `stderr` is its device and inode.
+pub fn stderr_from(env: &dyn Fn(&str) -> Option<String>, stderr: Option<(u64, u64)>) -> Stderr {
+    let journal = |stream: String| stderr.is_some_and(|file| journal::names(&stream, file));
     match env("HERMESD_STDERR").as_deref() {
         Some("off") => Stderr::Off,
-        _ if env("JOURNAL_STREAM").is_some() => Stderr::Journal,
+        _ if env("JOURNAL_STREAM").is_some_and(journal) => Stderr::Journal,
         _ => Stderr::Human,
     }
 }
@@ -119,7 +123,7 @@ fn subscriber(
         // Without colours: they would stand between the name and the value of a secret.
         let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
         layers.push(match options.stderr {
-            Stderr::Journal => layer.without_time().boxed(),
+            Stderr::Journal => layer.event_format(JournalLine::new()).boxed(),
             Stderr::Human | Stderr::Off => layer.boxed(),
         });
     }
@@ -173,8 +177,10 @@ fn write_events(events: &Receiver<Vec<u8>>, dropped: &AtomicU64, redact: &Redact
         if lost > 0 {
             let _ = writeln!(out, "-- {lost} events lost: stderr was not read fast enough");
         }
+        // One line each: a newline in foreign words must not forge the next line or its level.
+        let text = redact.apply(&String::from_utf8_lossy(event.strip_suffix(b"\n").unwrap_or(&event)));
         // A closed stderr is no reason to stop: the file has everything.
-        let _ = out.write_all(redact.apply(&String::from_utf8_lossy(&event)).as_bytes());
+        let _ = writeln!(out, "{}", escape_line(text.as_bytes(), MAX_LINE));
     }
 }
 
@@ -262,8 +268,13 @@ mod tests {
         };
         assert_eq!(filter_from(&env).as_deref(), Some("debug"));
         assert_eq!(filter_from(&|_| None), None);
-        assert_eq!(stderr_from(&|_| None), Stderr::Human);
-        assert_eq!(stderr_from(&|name| (name == "HERMESD_STDERR").then(|| "off".to_owned())), Stderr::Off);
+        assert_eq!(stderr_from(&|_| None, None), Stderr::Human);
+        let off = |name: &str| (name == "HERMESD_STDERR").then(|| "off".to_owned());
+        assert_eq!(stderr_from(&off, None), Stderr::Off);
+        let journal = |name: &str| (name == "JOURNAL_STREAM").then(|| "8:77".to_owned());
+        assert_eq!(stderr_from(&journal, Some((8, 77))), Stderr::Journal);
+        assert_eq!(stderr_from(&journal, Some((8, 78))), Stderr::Human);
+        assert_eq!(stderr_from(&journal, None), Stderr::Human);
     }
 
     #[test]
@@ -280,5 +291,24 @@ mod tests {
         write_events(&events, &dropped, &hook, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "-- 2 events lost: stderr was not read fast enough\na ***\n");
+    }
+
+    #[test]
+    fn a_line_for_a_journal_begins_with_its_level_and_forges_no_other() {
+        let (queue, events) = std::sync::mpsc::sync_channel(8);
+        let writer = StderrWriter { queue, dropped: Arc::default() };
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
+        let layer: Boxed = layer.event_format(JournalLine::new()).boxed();
+        tracing::subscriber::with_default(Registry::default().with(vec![layer]), || {
+            tracing::warn!(server = "x", "bad\n<0>forged");
+            tracing::info!("fine");
+        });
+        let mut out = Vec::new();
+        write_events(&events, &AtomicU64::new(0), &RedactHook::new(str::to_owned), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].starts_with("<4>") && lines[0].contains("bad\\n<0>forged"), "{text}");
+        assert!(lines[1].starts_with("<6>") && lines[1].contains("fine"), "{text}");
     }
 }

@@ -6,6 +6,7 @@ pub mod escape;
 pub mod export;
 pub mod ids;
 pub mod intake;
+pub mod journal;
 pub mod log_histogram;
 pub mod logs;
 pub mod metrics;

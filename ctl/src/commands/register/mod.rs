@@ -17,8 +17,10 @@ use crate::clients::{Client, Places, Scope, home};
 use crate::config_edit::Lock;
 use crate::failure::{Done, Failure};
 use crate::render::text;
+use clap::ValueEnum;
 use serde_json::Value;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 mod hermes;
@@ -94,7 +96,8 @@ pub(super) fn register(cx: &Context, args: &RegisterArgs) -> Result<Done, Failur
         profile: args.profile.clone().filter(|profile| profile != "default"),
     };
     if let Some(warning) = unstable(&shim.program) {
-        say(cx, &format!("warning: {warning}\n"))?;
+        // Nobody is left to tell when stderr is closed.
+        let _ = writeln!(io::stderr(), "warning: {}", text::plain(&warning));
     }
     let work = Work { cx, mode: mode(cx, args.dry_run, args.yes)?, places: &places, scope: &scope };
     let mut outcomes = Vec::new();
@@ -111,30 +114,41 @@ pub(super) fn register(cx: &Context, args: &RegisterArgs) -> Result<Done, Failur
 pub(super) fn unregister(cx: &Context, args: &UnregisterArgs) -> Result<Done, Failure> {
     let places = places()?;
     let scope = scope(args.project.as_deref())?;
-    let mut clients = args.clients.clone();
-    if args.all {
-        let records = record::all(&cx.home).map_err(refuse)?;
-        let known = [&Client::FOREIGN[..], &[Client::Hermes]].concat();
-        let has = |client: &Client| records.iter().any(|record| record.client == client.word());
-        clients.extend(known.into_iter().filter(has));
-    }
-    clients.sort();
-    clients.dedup();
-    if clients.is_empty() && !args.all {
+    if args.clients.is_empty() && !args.all {
         return Err(Failure::Usage {
             message: "no client was named".to_owned(),
             hint: format!("name one or more of {}, or give --all", words()),
         });
     }
-    let work = Work { cx, mode: mode(cx, args.dry_run, args.yes)?, places: &places, scope: &scope };
+    let mut wanted: Vec<(Client, Scope, String)> =
+        args.clients.iter().map(|client| (*client, scope.clone(), args.name.clone())).collect();
+    if args.all {
+        let records = record::all(&cx.home).map_err(refuse)?;
+        wanted.extend(records.into_iter().filter_map(|record| recorded(&record, &places)));
+    }
+    wanted.sort();
+    wanted.dedup();
+    let mode = mode(cx, args.dry_run, args.yes)?;
     let mut outcomes = Vec::new();
-    for client in clients {
+    for (client, scope, name) in wanted {
+        let work = Work { cx, mode, places: &places, scope: &scope };
         outcomes.push(match client {
-            Client::Hermes => work.unregister_hermes(&args.name)?,
-            _ => work.unregister(client, &args.name)?,
+            Client::Hermes => work.unregister_hermes(&name)?,
+            _ => work.unregister(client, &name)?,
         });
     }
     finish(cx, &outcomes)
+}
+
+/// What a record is about; `None` where the client's file is elsewhere by now.
+fn recorded(record: &Record, places: &Places) -> Option<(Client, Scope, String)> {
+    let client = Client::from_str(&record.client, false).ok()?;
+    let user = client == Client::Hermes || client.file(&Scope::User, places).as_ref() == Some(&record.file);
+    let scope = match user {
+        true => Scope::User,
+        false => Scope::Project(client.project_of(&record.file)?),
+    };
+    Some((client, scope, record.name.clone()))
 }
 
 fn words() -> String {

@@ -1,49 +1,69 @@
-//! `service print`: the files of `systemd/` with the path of this installation filled in.
+//! The files of `systemd/` with the path of this installation filled in.
 //!
-//! A home that is not the default gets units of its own name, so that two homes never share one.
+//! Pure. A home that is not the default gets units of its own name, so that two homes never share one.
 
-use super::Context;
-use crate::beside;
-use crate::cli::{ServiceAction, ServiceManager};
-use crate::failure::{Done, Failure};
+use crate::cli::ServiceManager;
+use crate::failure::Failure;
 use hermes_proto::endpoint::Home;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const SERVICE: &str = include_str!("../../../systemd/hermesd.service");
-const SOCKET: &str = include_str!("../../../systemd/hermesd.socket");
-const AGENT: &str = include_str!("../../../systemd/launchd/hermesd.plist");
+const SERVICE: &str = include_str!("../../../../systemd/hermesd.service");
+const SOCKET: &str = include_str!("../../../../systemd/hermesd.socket");
+const AGENT: &str = include_str!("../../../../systemd/launchd/hermesd.plist");
 /// Where the shipped unit expects the daemon.
 const SHIPPED: &str = "%h/.local/bin/hermesd";
-/// Where the shipped launch agent expects the daemon and the home folder.
+/// Where the shipped launch agent expects the daemon and the file of its first words.
 const AGENT_PROGRAM: &str = "@HERMESD@";
-const AGENT_HOME: &str = "@HOME@";
+const AGENT_LOG: &str = "@LOG@";
 
-/// One file and where it belongs.
-struct File {
-    name: String,
-    folder: &'static str,
-    text: String,
+/// Where the service managers of a user look for files.
+#[derive(Debug, Clone)]
+pub(super) struct Folders {
+    /// The user's home folder.
+    pub(super) user: PathBuf,
+    /// `XDG_CONFIG_HOME`, or `.config` in the home folder.
+    pub(super) config: PathBuf,
 }
 
-/// Does one action.
-pub(super) fn run(cx: &Context, action: ServiceAction) -> Result<Done, Failure> {
-    let ServiceAction::Print { system } = action;
-    let program = beside::find("hermesd").unwrap_or_else(|| "/usr/local/bin/hermesd".into());
-    let files = files(system, &program, &cx.home)?;
-    cx.print(
-        || files.iter().map(|f| serde_json::json!({ "path": f.path(), "text": f.text })).collect(),
-        || page(system, &files, &cx.home.runtime_name()),
-    )?;
-    Ok(Done::Well)
-}
-
-impl File {
-    fn path(&self) -> String {
-        format!("{}/{}", self.folder, self.name)
+impl Folders {
+    /// # Errors
+    /// When `HOME` is not set.
+    pub(super) fn find(var: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Result<Self, Failure> {
+        let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let user = absolute("HOME").ok_or_else(|| Failure::refused("HOME is not set"))?;
+        let config = absolute("XDG_CONFIG_HOME").unwrap_or_else(|| user.join(".config"));
+        Ok(Self { user, config })
     }
 }
 
-fn files(system: ServiceManager, program: &Path, home: &Home) -> Result<Vec<File>, Failure> {
+/// One file and where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// The name that all units of a home share, without their ending; of its launch agent, the label.
+pub(super) fn unit_name(system: ServiceManager, home: &Home) -> String {
+    match system {
+        ServiceManager::Systemd => home.runtime_name(),
+        ServiceManager::Launchd => format!("dev.{}", home.runtime_name()),
+    }
+}
+
+/// Where launchd puts what the daemon says before it has a log of its own.
+pub(super) fn agent_log(folders: &Folders, home: &Home) -> PathBuf {
+    folders.user.join("Library/Logs").join(format!("{}.log", home.runtime_name()))
+}
+
+/// # Errors
+/// When a path is not UTF-8, which neither kind of file can hold.
+pub(super) fn files(
+    system: ServiceManager,
+    program: &Path,
+    home: &Home,
+    folders: &Folders,
+) -> Result<Vec<File>, Failure> {
     let program = utf8(program)?;
     let name = home.runtime_name();
     let other = if home.is_default() { None } else { Some(utf8(home.path())?) };
@@ -55,23 +75,22 @@ fn files(system: ServiceManager, program: &Path, home: &Home) -> Result<Vec<File
                 start.push_str(&format!(" --home {}", word(&home.replace('$', "$$"))));
             }
             let unit = |kind: &str, text: &str| File {
-                name: format!("{name}.{kind}"),
-                folder: "~/.config/systemd/user",
+                path: folders.config.join("systemd/user").join(format!("{name}.{kind}")),
                 text: named(text, &name),
             };
             let service = SERVICE.replace(&format!("{SHIPPED} run"), &start);
             vec![unit("service", &service), unit("socket", SOCKET)]
         }
         ServiceManager::Launchd => {
-            let user = std::env::var("HOME").map_err(|_| Failure::refused("HOME is not set"))?;
-            let mut text = AGENT.replace(AGENT_PROGRAM, &xml(program)).replace(AGENT_HOME, &xml(&user));
+            let log = agent_log(folders, home);
+            let mut text = AGENT.replace(AGENT_PROGRAM, &xml(program)).replace(AGENT_LOG, &xml(utf8(&log)?));
             if let Some(home) = other {
                 let run = "<string>run</string>\n";
                 let more = format!("{run}    <string>--home</string>\n    <string>{}</string>\n", xml(home));
                 text = text.replace(run, &more).replace("dev.hermesd<", &format!("dev.{name}<"));
-                text = text.replace("/hermesd.log", &format!("/{name}.log"));
             }
-            vec![File { name: format!("dev.{name}.plist"), folder: "~/Library/LaunchAgents", text }]
+            let path = folders.user.join("Library/LaunchAgents").join(format!("dev.{name}.plist"));
+            vec![File { path, text }]
         }
     })
 }
@@ -99,29 +118,27 @@ fn xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-fn page(system: ServiceManager, files: &[File], name: &str) -> String {
-    let (open, close) = match system {
-        ServiceManager::Systemd => ("# ", ""),
-        ServiceManager::Launchd => ("<!-- ", " -->"),
-    };
+/// All files as one page that says where each belongs.
+pub(super) fn page(system: ServiceManager, files: &[File], name: &str) -> String {
     let mut out = String::new();
-    // An XML declaration must come first, so the place is named at the end there.
     match system {
         ServiceManager::Systemd => {
             for file in files {
-                out.push_str(&format!("{open}{}{close}\n{}\n", file.path(), file.text.trim_end()));
+                out.push_str(&format!("# {}\n{}\n", file.path.display(), file.text.trim_end()));
             }
             out.push_str(&format!(
-                "# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.socket\n"
+                "# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.socket {name}.service\n"
             ));
         }
+        // An XML declaration must come first, so the place is named at the end there.
         ServiceManager::Launchd => {
             for file in files {
-                out.push_str(&format!("{}\n{open}{}{close}\n", file.text.trim_end(), file.path()));
+                let place = file.path.display();
+                out.push_str(&format!(
+                    "{}\n<!-- {place} -->\n<!-- then: launchctl bootstrap gui/$(id -u) {place} -->\n",
+                    file.text.trim_end()
+                ));
             }
-            out.push_str(&format!(
-                "<!-- then: launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/dev.{name}.plist -->\n"
-            ));
         }
     }
     out
@@ -130,6 +147,14 @@ fn page(system: ServiceManager, files: &[File], name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn folders() -> Folders {
+        Folders::find(&|name| (name == "HOME").then(|| "/nonexistent/u".into())).unwrap()
+    }
+
+    fn of(system: ServiceManager, program: &str, home: &Home) -> Vec<File> {
+        files(system, Path::new(program), home, &folders()).unwrap()
+    }
 
     fn default_home() -> Home {
         Home::find(None, &|name| (name == "HOME").then(|| "/nonexistent/u".into())).unwrap()
@@ -144,38 +169,38 @@ mod tests {
     fn another_home_is_named_in_its_own_files_and_found_at_its_own_sockets() {
         let home = other_home();
         let name = home.runtime_name();
-        let units = files(ServiceManager::Systemd, Path::new("/opt/hermesd"), &home).unwrap();
-        assert_eq!([&units[0].name, &units[1].name], [&format!("{name}.service"), &format!("{name}.socket")]);
+        let units = of(ServiceManager::Systemd, "/opt/hermesd", &home);
+        let place = |kind: &str| PathBuf::from(format!("/nonexistent/u/.config/systemd/user/{name}.{kind}"));
+        assert_eq!([&units[0].path, &units[1].path], [&place("service"), &place("socket")]);
         let start = "ExecStart=\"/opt/hermesd\" run --home \"/nonexistent/my & $$home\"\n";
         assert!(units[0].text.contains(start), "{}", units[0].text);
         assert!(units[0].text.contains(&format!("Requires={name}.socket\n")), "{}", units[0].text);
         assert!(units[0].text.contains(&format!("RuntimeDirectory={name}\n")), "{}", units[0].text);
         // Where clients look: see `Endpoint::choose`.
         assert!(units[1].text.contains(&format!("ListenStream=%t/{name}/mcp.sock\n")), "{}", units[1].text);
-        let agent = &files(ServiceManager::Launchd, Path::new("/opt/hermesd"), &home).unwrap()[0];
+        let agent = &of(ServiceManager::Launchd, "/opt/hermesd", &home)[0];
         assert!(agent.text.contains("<string>/nonexistent/my &amp; $home</string>"), "{}", agent.text);
         assert!(agent.text.contains(&format!("<string>dev.{name}</string>")), "{}", agent.text);
-        assert_eq!(agent.name, format!("dev.{name}.plist"));
+        assert!(agent.path.ends_with(format!("Library/LaunchAgents/dev.{name}.plist")));
+        assert!(agent.text.contains(&format!("/Library/Logs/{name}.log</string>")), "{}", agent.text);
     }
 
     #[test]
     fn the_default_home_keeps_the_shipped_files_but_for_the_program() {
-        let units = files(ServiceManager::Systemd, Path::new("/opt/hermesd"), &default_home()).unwrap();
+        let units = of(ServiceManager::Systemd, "/opt/hermesd", &default_home());
         assert_eq!(units[0].text.replace("\"/opt/hermesd\"", SHIPPED), SERVICE);
         assert_eq!(units[1].text, SOCKET);
     }
 
     #[test]
     fn the_printed_files_name_this_installation() {
-        let units =
-            files(ServiceManager::Systemd, Path::new("/opt/my apps/100%/hermesd"), &default_home()).unwrap();
+        let units = of(ServiceManager::Systemd, "/opt/my apps/100%/hermesd", &default_home());
         assert!(
             units[0].text.contains("ExecStart=\"/opt/my apps/100%%/hermesd\" run\n"),
             "{}",
             units[0].text
         );
-        let agent =
-            &files(ServiceManager::Launchd, Path::new("/opt/a&b/hermesd"), &default_home()).unwrap()[0].text;
+        let agent = &of(ServiceManager::Launchd, "/opt/a&b/hermesd", &default_home())[0].text;
         assert!(agent.contains("<string>/opt/a&amp;b/hermesd</string>"));
         assert!(!agent.contains('@'), "{agent}");
     }
