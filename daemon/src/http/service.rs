@@ -14,7 +14,7 @@ use super::sessions::{NoSession, Sessions, SingleKind};
 use super::single::{Said, Single};
 use super::streams::Waits;
 use crate::jsonrpc::era::{self, PER_REQUEST};
-use crate::jsonrpc::reply::{INTERNAL_ERROR, INVALID_REQUEST, Reply};
+use crate::jsonrpc::reply::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
 use crate::server::transport::http::mirror;
 use bytes::Bytes;
 use futures_util::stream;
@@ -239,6 +239,11 @@ impl Service {
         headers::check(headers, &asked, &arguments).map_err(|reply| {
             Box::new(answer::json(StatusCode::BAD_REQUEST, reply.line(asked.id.raw()).into()))
         })?;
+        if &*asked.method == "initialize" {
+            // It came with the headers and the `_meta` of a revision that has no such method.
+            let reply = Reply::error(METHOD_NOT_FOUND, "this revision has no `initialize`");
+            return Err(Box::new(answer::json(StatusCode::NOT_FOUND, reply.line(asked.id.raw()).into())));
+        }
         let kind =
             if &*asked.method == "subscriptions/listen" { SingleKind::Stream } else { SingleKind::Call };
         let socket = self.sessions.single(guest, kind).map_err(|error| no_session(&error))?;
