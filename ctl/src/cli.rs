@@ -1,11 +1,16 @@
 //! The command line: what can be typed, in one tree. Decides nothing.
 
+pub use crate::cli_calls::{AuditArgs, BenchArgs, CallArgs, EventsArgs, LogsArgs, StatsArgs, ToolsArgs};
 use crate::cli_clients::{ExportArgs, ImportArgs, RegisterArgs, UnregisterArgs};
 use crate::cli_mcp::{AddArgs, ConfigureArgs, RemoveArgs};
-use crate::commands::Since;
+use crate::cli_service::ServiceArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;
 
 /// Administers hermesd, and connects MCP clients to it (`mcp serve`).
 ///
@@ -37,6 +42,8 @@ pub enum Verb {
     Tools(ToolsArgs),
     /// Call one tool, on the same road as an MCP client
     Call(CallArgs),
+    /// Measure what hermesd adds to a call, against the same server without it
+    Bench(BenchArgs),
     /// Show log lines of the daemon or of one server
     Logs(LogsArgs),
     /// Show who called what, when, with which outcome
@@ -74,6 +81,12 @@ pub enum Verb {
         /// Which shell
         shell: Shell,
     },
+    /// Write the man pages of all commands into a folder (for packages)
+    #[command(hide = true)]
+    Man {
+        /// The folder; made if it is not there
+        dir: PathBuf,
+    },
     /// Show everything at work: a private daemon, sample data, real calls; leaves nothing behind
     Demo(DemoArgs),
 }
@@ -84,6 +97,9 @@ pub struct StatusArgs {
     /// Print one line and exit 1 unless everything is healthy (for monitoring)
     #[arg(long)]
     pub check: bool,
+    /// Also pid, generation, transport, protocol and memory of each server
+    #[arg(long, conflicts_with = "check")]
+    pub wide: bool,
 }
 
 /// Options of `servers`.
@@ -116,119 +132,6 @@ pub struct ServerName {
     /// Name of the server in config.yaml
     #[arg(value_name = "NAME")]
     pub name: String,
-}
-
-/// Options of `tools`.
-#[derive(Debug, Args)]
-pub struct ToolsArgs {
-    /// Only tools in whose name, title or description all these words are
-    #[arg(value_name = "QUERY")]
-    pub query: Vec<String>,
-    /// Only the tools of this server
-    #[arg(long, value_name = "NAME")]
-    pub server: Option<String>,
-    /// As clients with this profile see them
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-}
-
-/// Options of `call`.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "hermesctl call SERVER TOOL [ARGUMENT...]\n       hermesctl call EXPOSED_TOOL [ARGUMENT...]",
-    after_help = "Examples:\n  hermesctl call files read_file path=/tmp/x\n  hermesctl call files read_file '{\"path\": \"/tmp/x\"}'\n  hermesctl call shots take url=https://example.org full:=true --save ."
-)]
-pub struct CallArgs {
-    /// SERVER TOOL or EXPOSED_TOOL, then arguments: a JSON object, `key=value` (read by the tool's
-    /// schema), `key=@FILE` (its text), `key:=JSON`, `@FILE` (a JSON object), or `-` (one from stdin)
-    #[arg(required = true, num_args = 1.., value_name = "WORD")]
-    pub words: Vec<String>,
-    /// File with the arguments as a JSON object; words after it win
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Save images, sounds and binary resources of the result into this folder
-    #[arg(long, value_name = "DIR")]
-    pub save: Option<PathBuf>,
-    /// Longest time without progress, in seconds, instead of the server's own
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u32>,
-    /// Call as a client with this profile
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-}
-
-/// Options of `logs`.
-#[derive(Debug, Args)]
-pub struct LogsArgs {
-    /// Name of a server; the daemon's own log without it
-    #[arg(value_name = "NAME")]
-    pub server: Option<String>,
-    /// How many of the last lines
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
-    pub lines: u32,
-    /// Go on with new lines until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `audit`.
-#[derive(Debug, Args)]
-pub struct AuditArgs {
-    /// Only calls of this server (`hermes`: the conversation tools)
-    #[arg(long, value_name = "NAME")]
-    pub server: Option<String>,
-    /// Only calls of this tool, by the name its server gave it
-    #[arg(long, value_name = "NAME")]
-    pub tool: Option<String>,
-    /// Only calls of clients that call themselves this
-    #[arg(long, value_name = "NAME")]
-    pub client: Option<String>,
-    /// Only calls with this profile
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-    /// Only this outcome: ok, tool_error, cancelled, breaker_open, invalid_arguments, ...
-    #[arg(long, value_name = "KIND")]
-    pub outcome: Option<String>,
-    /// Only the call with this trace id
-    #[arg(long, value_name = "ID")]
-    pub trace: Option<String>,
-    /// Only calls of the last so long: 90s, 15m, 2h, 7d
-    #[arg(long, value_name = "SPAN")]
-    pub since: Option<Since>,
-    /// How many of the newest rows
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub lines: u32,
-    /// Go on with new rows until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `events`.
-#[derive(Debug, Args)]
-pub struct EventsArgs {
-    /// Only events of this conversation
-    #[arg(long, value_name = "KEY")]
-    pub session: Option<String>,
-    /// Only this kind: message, conversation_rewritten, approval_requested, approval_resolved; may be given more than once
-    #[arg(long, value_name = "KIND")]
-    pub kind: Vec<String>,
-    /// Everything after this cursor (0: from the oldest kept) instead of the newest
-    #[arg(long, value_name = "CURSOR", conflicts_with = "lines")]
-    pub since: Option<u64>,
-    /// How many of the newest events
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub lines: u32,
-    /// Go on with new events until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-/// Options of `stats`.
-#[derive(Debug, Args)]
-pub struct StatsArgs {
-    /// Only this server
-    #[arg(value_name = "NAME")]
-    pub server: Option<String>,
 }
 
 /// Options of `pins`.
@@ -443,82 +346,6 @@ pub struct ConfigArgs {
 pub enum ConfigAction {
     /// Report all errors and warnings of config.yaml; needs no running daemon
     Check,
-}
-
-/// Options of `service`.
-#[derive(Debug, Args)]
-pub struct ServiceArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: ServiceAction,
-}
-
-/// What can be done with the service.
-#[derive(Debug, Clone, Copy, Subcommand)]
-pub enum ServiceAction {
-    /// Write the files of the service, start hermesd now and at each login; may be repeated
-    Install(ServiceChange),
-    /// Stop hermesd and remove the files of the service; data and configuration stay
-    Uninstall(ServiceChange),
-    /// Say whether the service is installed, runs and starts at login; exit code 1 if not
-    Status(ServiceLook),
-    /// Show what the service manager recorded of it (the daemon's own log: `hermesctl logs`)
-    Logs(ServiceLogs),
-    /// Print the files with the path of this installation, and where they belong
-    Print {
-        /// For which service manager
-        #[arg(value_enum)]
-        system: ServiceManager,
-    },
-}
-
-/// Options of `service install` and `service uninstall`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceChange {
-    /// Only say what would be done
-    #[arg(long)]
-    pub dry_run: bool,
-    /// For another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// Options of `service status`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceLook {
-    /// Of another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// Options of `service logs`.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct ServiceLogs {
-    /// How many of the last lines
-    #[arg(short = 'n', long, default_value_t = 50, value_name = "COUNT")]
-    pub lines: u32,
-    /// Go on with new lines until interrupted
-    #[arg(short, long)]
-    pub follow: bool,
-    /// Of another service manager than this system's
-    #[arg(long, value_enum)]
-    pub manager: Option<ServiceManager>,
-}
-
-/// A service manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ServiceManager {
-    /// systemd user units (Linux)
-    Systemd,
-    /// A launch agent (macOS)
-    Launchd,
-}
-
-impl ServiceManager {
-    /// The one that this system starts a user's programs with.
-    pub fn of_this_system() -> Self {
-        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
-    }
 }
 
 /// Options of `demo`.

@@ -43,13 +43,13 @@ pub struct AddArgs {
     #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
     pub env: Vec<String>,
     /// Header for each request to the remote server
-    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    #[arg(long, value_name = "NAME: VALUE", conflicts_with_all = ["command", "preset", "program"])]
     pub header: Vec<String>,
     /// How the remote server knows you: a login in the browser, or a token that is asked for or read from stdin
-    #[arg(long, value_enum, requires = "url")]
+    #[arg(long, value_enum, conflicts_with_all = ["command", "preset", "program"])]
     pub auth: Option<Auth>,
     /// How to speak to the remote server; found out without it
-    #[arg(long, value_enum, requires = "url")]
+    #[arg(long, value_enum, conflicts_with_all = ["command", "preset", "program"])]
     pub transport: Option<Transport>,
     /// Which tools clients see: `all`, `none`, or names with commas between
     #[arg(long, value_name = "NAMES")]

@@ -6,8 +6,10 @@
 
 pub mod beside;
 pub mod cli;
+pub mod cli_calls;
 pub mod cli_clients;
 pub mod cli_mcp;
+pub mod cli_service;
 pub mod client;
 pub mod clients;
 pub mod commands;

@@ -5,7 +5,6 @@
 
 use crate::admin::{self, service};
 use crate::after_login;
-use crate::call::seal::SealKey;
 use crate::call::{self, CallPath, Surroundings};
 use crate::catalog::keep::Keep;
 use crate::catalog::reconcile::Reconcile;
@@ -94,13 +93,17 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Man { dir }) = &cli.command {
+        return Ok(crate::cli::man(dir)?);
+    }
     let home = Home::find(cli.home.as_deref(), &|name| std::env::var_os(name))?;
     match cli.command {
         Some(Command::Config { command: ConfigCommand::Check { json } }) => {
             Ok(crate::check::run(&home, json))
         }
         Some(Command::Doctor) => Ok(crate::check::doctor(&home)?),
-        Some(Command::Run) | None => {
+        Some(Command::Exec { server }) => Err(crate::check::exec(&home, &server)),
+        Some(Command::Run | Command::Man { .. }) | None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let code = runtime.block_on(serve(home, cli.idle_exit))?;
             // Blocking work that is stuck in the system must not keep the process.
@@ -155,10 +158,11 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     let base = learn_env::learn(learn_env::gather(home.path(), &env).await, &groups.inner);
     let masking = Masking::new(redact.clone(), base.clone(), secrets_in, redactor_in);
     let (oauth, logged_in) = oauth(&home, masking.clone(), base.clone(), groups.inner.child());
+    let learned = Arc::new(Learned::load(store.clone(), groups.inner.clone()).await);
     let remote = RemoteLauncher {
         base: base.clone(),
         logins: Arc::new(oauth.clone()),
-        memory: Arc::new(Learned::load(store.clone(), groups.inner.clone()).await),
+        memory: learned.clone(),
         logs: logs.clone(),
     };
     let stdio = StdioLauncher {
@@ -174,8 +178,17 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
         SafeMode::On => Starts::SafeMode,
         SafeMode::Off => Starts::Allowed,
     };
-    let servers =
-        supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts);
+    let sampling = Arc::new(Sampler::new(sampling::Around {
+        config: config.clone(),
+        redactor: redactor.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+    }));
+    let servers = supervisor::Shared {
+        habits: learned,
+        models: Some(Arc::new(sampling::Desk::new(sampling.clone(), groups.servers.clone()))),
+        ..supervisor::Shared::new(Arc::new(AnyLauncher { stdio, remote }), groups.servers.clone(), starts)
+    };
     let reload = ReloadTask {
         home: home.path().to_owned(),
         user_home: env.get("HOME").map(Into::into),
@@ -219,18 +232,12 @@ async fn serve(home: Home, idle_exit: Option<Duration>) -> anyhow::Result<ExitCo
     first_catalog(&catalog).await;
     groups.inner.spawn_until_stop(events.clone().obey(config.clone()));
     let clients = Clients::default();
-    let sampling = Sampler::new(sampling::Around {
-        config: config.clone(),
-        redactor: redactor.clone(),
-        store: store.clone(),
-        metrics: metrics.clone(),
-    });
     let calls = Arc::new(CallPath::new(Surroundings {
         servers: handles.clone(),
         config: config.clone(),
         catalog: catalog.clone(),
         conversations,
-        seal: SealKey::of_home(&paths.state_key).await.context("randomness for the key of requestState")?,
+        seal: call::seal::SealKey::of_home(&paths.state_key).await?,
         redactor,
         store: store.clone(),
         metrics: metrics.clone(),

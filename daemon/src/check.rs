@@ -3,14 +3,16 @@
 //! One of two places that print (the other is the last word of a failed start). Exit code 0: no
 //! errors, 1: errors.
 
-use crate::config::{self, Finding, Severity, Sources};
+use crate::config::{self, Finding, ServerEntry, Severity, Sources, TransportConfig};
 use crate::doctor;
 use crate::paths::Paths;
 use crate::redact::Redactor;
-use crate::server::base_env::{Account, BaseEnv};
+use crate::server::base_env::{Account, BaseEnv, probe_disk};
+use crate::server::{environment, gate};
 use hermes_proto::endpoint::Home;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -71,6 +73,34 @@ pub fn doctor(home: &Home) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string_pretty(&all.collect::<Vec<_>>()).expect("text and numbers serialise");
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Turns this process into the program of one server, with the folder and environment that a daemon started
+/// from here would give it, through the same gate. Only returns when that did not work.
+pub fn exec(home: &Home, name: &str) -> anyhow::Error {
+    let config = load(home);
+    let server = match config.servers.get(name) {
+        Some(ServerEntry::Enabled(server) | ServerEntry::Disabled(server)) => server,
+        Some(ServerEntry::Refused { .. }) => {
+            return anyhow::anyhow!("server `{name}` has errors in its entry");
+        }
+        None => return anyhow::anyhow!("no server `{name}` in {}", config.file.display()),
+    };
+    let TransportConfig::Stdio(stdio) = &server.transport else {
+        return anyhow::anyhow!("server `{name}` is reached by url and has no program");
+    };
+    let base =
+        BaseEnv::gather(std::env::vars_os(), BTreeMap::new(), Account::of_this_user().as_ref(), home.path());
+    let resolved = match environment::resolve(stdio, &base, &probe_disk) {
+        Ok(resolved) => resolved,
+        Err(error) => return error.into(),
+    };
+    if let Err(refusal) = gate::check(stdio, &resolved.program) {
+        return refusal.into();
+    }
+    let mut command = std::process::Command::new(&resolved.program);
+    command.args(&resolved.args).env_clear().envs(resolved.env).current_dir(&resolved.cwd);
+    command.exec().into()
 }
 
 /// Reads the configuration of `home` and prints what is to be known about it.

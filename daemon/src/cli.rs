@@ -1,7 +1,8 @@
 //! hermesd's few options. People administer it with hermesctl; service managers start it with these.
 
-use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// The daemon that owns every MCP server on this machine. Administered with `hermesctl`.
@@ -24,6 +25,12 @@ pub struct Cli {
 pub enum Command {
     /// Run in the foreground (the default). SIGTERM or SIGINT end it in order, SIGHUP reloads.
     Run,
+    /// Write the man page into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder; made if it is not there.
+        dir: PathBuf,
+    },
     /// Look at the configuration without a daemon.
     Config {
         /// What to do with it.
@@ -33,6 +40,12 @@ pub enum Command {
     /// Look at files, commands and addresses without a daemon; for `hermesctl doctor`.
     #[command(hide = true)]
     Doctor,
+    /// Become the program of one server, with its folder and environment; for `hermesctl bench`.
+    #[command(hide = true)]
+    Exec {
+        /// Name of the server in config.yaml.
+        server: String,
+    },
 }
 
 /// Commands of `hermesd config`.
@@ -49,4 +62,14 @@ pub enum ConfigCommand {
 fn duration(text: &str) -> Result<Duration, String> {
     crate::config::values::duration(text)
         .map_err(|_| format!("`{text}` is no duration; write e.g. 90s, 30m or 1h30m"))
+}
+
+/// Writes the man pages into a folder, for packages; needs no home.
+///
+/// # Errors
+/// The folder cannot be made or written.
+pub(crate) fn man(dir: &Path) -> std::io::Result<ExitCode> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -5,18 +5,22 @@
 
 use crate::names::ServerName;
 use crate::server::remote::Memory;
+use crate::server::shared::Habits;
 use crate::store::{Store, UnixMs};
 use crate::tasks::TaskGroup;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The fact kept under this name.
+/// The facts kept under these names.
 const TRANSPORT: &str = "transport";
+const ASKS: &str = "asks_clients";
+
+type Facts = BTreeMap<ServerName, BTreeMap<String, String>>;
 
 /// The facts of all servers.
 pub struct Learned {
-    facts: Mutex<BTreeMap<ServerName, String>>,
+    facts: Mutex<Facts>,
     store: Store,
     tasks: TaskGroup,
 }
@@ -25,27 +29,45 @@ impl Learned {
     /// What the store has; nothing when it cannot be read.
     pub async fn load(store: Store, tasks: TaskGroup) -> Self {
         let all = store.load_learned().await.unwrap_or_default();
-        let facts =
-            all.into_iter().filter_map(|(name, mut facts)| Some((name, facts.remove(TRANSPORT)?))).collect();
-        Self { facts: Mutex::new(facts), store, tasks }
-    }
-}
-
-impl Memory for Learned {
-    fn recall(&self, server: &ServerName) -> Option<String> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned()
+        Self { facts: Mutex::new(all), store, tasks }
     }
 
-    fn learn(&self, server: &ServerName, fact: String) {
+    /// An empty value means that nothing is known.
+    fn get(&self, server: &ServerName, fact: &str) -> Option<String> {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.get(server)?.get(fact).filter(|value| !value.is_empty()).cloned()
+    }
+
+    fn put(&self, server: &ServerName, fact: &'static str, value: String) {
         let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = facts.insert(server.clone(), fact.clone());
-        if known.as_deref() == Some(fact.as_str()) {
+        let known = facts.entry(server.clone()).or_default().insert(fact.to_owned(), value.clone());
+        if known.unwrap_or_default() == value {
             return;
         }
         let (store, server) = (self.store.clone(), server.clone());
         self.tasks.spawn(async move {
             // Not kept: it is learned again after the next start.
-            let _ = store.learn(server, TRANSPORT, fact, UnixMs::at(SystemTime::now())).await;
+            let _ = store.learn(server, fact, value, UnixMs::at(SystemTime::now())).await;
         });
+    }
+}
+
+impl Habits for Learned {
+    fn asks(&self, server: &ServerName) -> Option<String> {
+        self.get(server, ASKS)
+    }
+
+    fn learn_asks(&self, server: &ServerName, method: Option<&str>) {
+        self.put(server, ASKS, method.unwrap_or_default().to_owned());
+    }
+}
+
+impl Memory for Learned {
+    fn recall(&self, server: &ServerName) -> Option<String> {
+        self.get(server, TRANSPORT)
+    }
+
+    fn learn(&self, server: &ServerName, fact: String) {
+        self.put(server, TRANSPORT, fact);
     }
 }

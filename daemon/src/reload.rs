@@ -238,7 +238,7 @@ impl ReloadTask {
                     Change::Restart => Apply::Restart,
                     Change::Apply => Apply::InPlace,
                 };
-                handle.reconfigure(config.clone(), apply).await;
+                handle.instances().reconfigure(config.clone(), apply).await;
             }
             reloaded.changed.push(name.to_string());
         }
@@ -270,8 +270,13 @@ impl ReloadTask {
             self.servers.tasks.spawn(async move {
                 if let Some(handle) = handle {
                     // Calls that are in flight get their answer, as they do when an entry changes.
+                    let drained = async {
+                        for (_, handle) in handle.instances().all() {
+                            handle.slots().drained().await;
+                        }
+                    };
                     tokio::select! {
-                        () = handle.slots().drained() => {}
+                        () = drained => {}
                         () = tokio::time::sleep(limit) => {}
                         () = ends.cancelled() => {}
                     }

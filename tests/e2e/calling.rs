@@ -77,3 +77,27 @@ fn tools_are_searched_by_words() {
     assert_eq!(names(&w.ctl(["tools", "nothing-like-it", "--json"]).succeeds()), Vec::<String>::new());
     assert!(w.ctl(["tools", "paint", "--server", "w"]).succeeds().stdout.contains("mcp_w_paint"));
 }
+
+/// `bench` calls both ways in one run, says the difference, and leaves no copy of the server behind.
+#[test]
+fn bench_compares_with_a_copy_of_the_server_and_ends_it() {
+    let w = world().server_with("w", Script::new(), &["env: {API_TOKEN: abcdefgh-secret-value}"]);
+    let _daemon = w.start();
+    let _client = w.client(&["w"]);
+    let run = w.ctl(["bench", "w", "echo", "text=x", "-n", "20", "--json"]).succeeds();
+    let figures = run.json();
+    for side in ["direct", "through"] {
+        let [p50, p99] = ["p50_us", "p99_us"].map(|name| figures[side][name].as_u64().unwrap());
+        assert!(p50 > 0 && p50 <= p99, "{figures}");
+    }
+    assert_eq!(w.journal("w").starts(), 2, "the daemon's and the copy");
+    // Twenty and ten to warm up each way, and one before.
+    assert_eq!(w.journal("w").received("tools/call").len(), 61);
+    assert_eq!(w.processes("w").len(), 1, "the copy is gone");
+    let text = w.ctl(["bench", "w", "echo", "text=x", "-n", "10"]).succeeds().stdout;
+    assert!(text.contains("through hermesd") && text.contains("a copy of the server of its own"), "{text}");
+    w.ctl(["bench", "w", "no_such_tool"]).exits(2);
+    let chosen = w.ctl(["bench", "w", "-n", "10", "--json"]).succeeds().json();
+    assert_ne!(chosen["tool"], "", "one that only reads: {chosen}");
+    assert!(w.ctl(["bench", "w", "fail", "-n", "10"]).exits(1).stderr.contains("boom"));
+}

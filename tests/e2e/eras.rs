@@ -399,3 +399,54 @@ fn suspended_calls_are_bounded_and_go_with_their_client() {
     wait_for("nothing waits", SOON, || waiting().is_empty());
     assert_eq!(sent(&w), 1);
 }
+
+/// The same over HTTP, where each request is a connection's own: the answer to a question comes with another
+/// request, and a stream is the response that it was asked for with.
+#[test]
+fn a_client_over_http_is_asked_and_listens() {
+    let script = Script::new().with(|s| s.modern = hermes_tests::script::Modern::Strict);
+    let w = world().server("w", script).yaml("hermesd: {http: {listen: '127.0.0.1:0'}}");
+    let _daemon = w.start();
+    let post = |id: u64, method: &str, params: &Value| {
+        let mut params = params.clone();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": REVISION,
+            "io.modelcontextprotocol/clientCapabilities": forms(),
+        });
+        let http = w.http().with("MCP-Protocol-Version", REVISION).with("Mcp-Method", method);
+        let http = match params["name"].as_str() {
+            Some(name) => http.with("Mcp-Name", name),
+            None => http,
+        };
+        http.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+    };
+    wait_for("echo is listed", SOON, || {
+        let list = post(1, "tools/list", &json!({})).json();
+        list["result"]["tools"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|tool| tool["name"] == "mcp_w_echo"))
+    });
+    let mut stream = post(2, "subscriptions/listen", &json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(stream.message().unwrap()["method"], ACKNOWLEDGED);
+    let mut call = json!({"name": "mcp_w_ask", "arguments": {"method": "elicitation/create", "params": {"message": "who?"}}});
+    let answer = |id: u64, params: &Value| {
+        let mut reply = post(id, "tools/call", params);
+        if !reply.is_stream() {
+            return reply.json();
+        }
+        let answers = std::iter::from_fn(|| reply.message()).find(|message| message["id"] == id);
+        answers.unwrap_or_else(|| panic!("no answer to {id}"))
+    };
+    let asks = answer(3, &call)["result"].clone();
+    let (name, _) = question(&asks);
+    call["requestState"] = asks["requestState"].clone();
+    call["inputResponses"] = json!({ name: {"action": "decline"} });
+    let done = answer(4, &call);
+    assert!(
+        done["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("decline")),
+        "{done}"
+    );
+    answer(5, &json!({"name": "mcp_w_add_tool", "arguments": {"name": "new"}}));
+    let news = stream.message().unwrap();
+    assert_eq!(news["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 2, "{news}");
+}

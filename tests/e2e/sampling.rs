@@ -1,7 +1,9 @@
 //! A server asks for a model: the daemon's own provider answers, or the client, within the entry's limits.
 
 use crate::world;
-use hermes_tests::{Answer, ChatApi, Got, HttpFake, Reply, SOON, Shim, World, plain_server, wait_for};
+use hermes_tests::{
+    Answer, ChatApi, Got, HttpFake, Reply, SOON, Script, Shim, World, plain_server, wait_for,
+};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -188,4 +190,30 @@ fn a_silent_provider_is_hung_up_on() {
     patient.wait_for(1);
     client.kill_hard();
     patient.wait_for_hang_up();
+}
+
+/// A stdio server that all clients share: nobody can know whose request it is, so the provider answers, no client
+/// is asked, and the server stays shared. It is told so in `initialize`.
+#[test]
+fn a_shared_server_is_answered_by_the_provider() {
+    let api = model();
+    let provider = format!("hermesd:\n  sampling_provider: {{base_url: '{}/v1', model: small}}\n", api.url());
+    let w = world().server("w", Script::new()).yaml(&provider);
+    let _daemon = w.start();
+    let mut clients: Vec<Shim> = (0..2)
+        .map(|_| {
+            let mut client = w.shim();
+            client.initialize_as("2025-11-25", &json!({"sampling": {}}));
+            client.wait_tool("mcp_w_ask");
+            client
+        })
+        .collect();
+    for client in &mut clients {
+        let said = client.text("mcp_w_ask", &json!({"method": QUESTION, "params": question("hello")}));
+        assert!(said.contains("from the provider"), "{said}");
+    }
+    assert!(clients.iter_mut().all(|client| client.arrived(QUESTION).is_empty()));
+    let hello = &w.journal("w").received("initialize")[0];
+    assert_eq!(hello["params"]["capabilities"]["sampling"], json!({"tools": {}}));
+    assert_eq!((w.journal("w").starts(), w.processes("w").len(), api.requests().len()), (1, 1, 2));
 }

@@ -30,6 +30,7 @@
 #![allow(clippy::disallowed_methods, clippy::exit)] // sleeping and dying are what it is for
 
 mod catalog;
+mod modern;
 mod output;
 mod process;
 mod serve;

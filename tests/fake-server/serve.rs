@@ -2,8 +2,8 @@
 
 use crate::output::Output;
 use crate::process::{self, Log};
-use crate::{catalog, tools};
-use hermes_tests::script::{Ping, Script};
+use crate::{catalog, modern, tools};
+use hermes_tests::script::{Modern, Ping, Script};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -262,6 +262,9 @@ fn answer(shared: &Arc<Shared>, method: &str, message: &Message, initialized: bo
     }
     if let Some(result) = script.results.get(method) {
         return shared.result(&id, &result.to_string());
+    }
+    if script.modern != Modern::No && modern::answer(shared, &id, method, message) {
+        return;
     }
     match method {
         "initialize" => {

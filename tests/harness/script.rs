@@ -157,6 +157,21 @@ pub struct Script {
     pub paging: Option<Paging>,
     /// How `ping` is answered.
     pub ping: Ping,
+    /// Speaks 2026-07-28 and nothing else.
+    pub modern: Modern,
+}
+
+/// Whether a server speaks only 2026-07-28.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Modern {
+    /// It opens sessions.
+    #[default]
+    No,
+    /// It refuses everything else, and each request that does not say who asks.
+    Strict,
+    /// The same, and what comes after a refusal too: the first request of a process counts for all.
+    FirstCounts,
 }
 
 impl Script {

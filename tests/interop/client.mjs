@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 
 const plan = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const sessions = new Map();
@@ -15,7 +16,12 @@ async function session(server) {
   const { command } = plan.servers[server];
   const key = JSON.stringify(command);
   if (!sessions.has(key)) {
-    const client = new Client({ name: "interop-ts", version: "1.0.0" });
+    const capabilities = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
+    const client = new Client({ name: "interop-ts", version: "1.0.0" }, { capabilities });
+    const content = { type: "text", text: "an answer for ts" };
+    client.setRequestHandler(CreateMessageRequestSchema, async () => ({ model: "m", role: "assistant", content }));
+    client.setRequestHandler(ElicitRequestSchema, async () => ({ action: "accept", content: { name: "ts" } }));
+    client.setRequestHandler(ListRootsRequestSchema, async () => ({ roots: [{ uri: "file:///tmp/of-ts", name: "r" }] }));
     const transport = new StdioClientTransport({ command: command[0], args: command.slice(1), env: plan.env, stderr: "ignore" });
     await client.connect(transport);
     sessions.set(key, client);
@@ -184,6 +190,18 @@ await check("the memory server keeps a graph", async () => {
   await call("memory", "create_entities", { entities: [entity] });
   const found = await call("memory", "search_nodes", { query: "ts-節点" });
   equal(JSON.parse(found.content[0].text).entities, [entity]);
+});
+
+await check("sampling, elicitation and roots of a server reach its own client", async () => {
+  const text = async (tool, args) => (await call("asking", tool, args)).content.map((block) => block.text).join();
+  const last = exposed("asking", "trigger-sampling-request");
+  await until("the tools that ask", async () => (await tools("asking")).some((tool) => tool.name === last));
+  const sampled = await text("trigger-sampling-request", { prompt: "p", maxTokens: 10 });
+  truth(sampled.includes("an answer for ts"), sampled);
+  const elicited = await text("trigger-elicitation-request", {});
+  truth(elicited.includes("User provided"), elicited);
+  const roots = await text("get-roots-list", {});
+  truth(roots.includes("file:///tmp/of-ts"), roots);
 });
 
 for (const client of sessions.values()) {

@@ -84,7 +84,7 @@ async fn waiting<T>(tool: &str, answer: impl Future<Output = T>) -> T {
 }
 
 /// A file, or stdin.
-fn read(file: &str) -> io::Result<String> {
+pub(super) fn read(file: &str) -> io::Result<String> {
     match file {
         "-" => io::read_to_string(io::stdin()),
         file => std::fs::read_to_string(file),

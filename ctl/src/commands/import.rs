@@ -220,7 +220,7 @@ fn preview(items: &[Item], read: &Read) -> String {
             Verdict::Replace(name) => {
                 format!("~ {name}: {} (in place of the entry in config.yaml)", target(item))
             }
-            Verdict::Same(name) => format!("= {}: hermesd has it as `{name}`", item.name),
+            Verdict::Same(name) => format!("= {}: the same server as `{name}`", item.name),
             Verdict::Conflict => {
                 format!("! {}: another server has this name; see --conflicts rename|replace", item.name)
             }

@@ -6,6 +6,7 @@ mod approvals;
 mod arguments;
 mod ask;
 mod audit;
+mod bench;
 mod breaker;
 mod call;
 mod config;
@@ -90,6 +91,7 @@ pub fn run(cli: Cli) -> Result<Done, Failure> {
     // These need neither a home nor a daemon.
     match &cli.verb {
         Verb::Completions { shell } => return completions(*shell),
+        Verb::Man { dir } => return man(dir),
         Verb::Demo(args) => return demo::run(args, format),
         _ => {}
     }
@@ -111,6 +113,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Servers(args) => servers::run(cx, args.action).await,
         Verb::Tools(args) => tools::run(cx, &args).await,
         Verb::Call(args) => call::run(cx, args).await,
+        Verb::Bench(args) => bench::run(cx, args).await,
         Verb::Logs(args) => logs::run(cx, &args).await,
         Verb::Audit(args) => audit::run(cx, args).await,
         Verb::Events(args) => events::run(cx, args).await,
@@ -127,6 +130,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Done, Failure> {
         Verb::Config(args) => config::run(cx, args.action),
         Verb::Service(args) => service::run(cx, args.action).await,
         Verb::Completions { shell } => completions(shell),
+        Verb::Man { dir } => man(&dir),
         Verb::Demo(args) => demo::run(&args, cx.format),
     }
 }
@@ -139,6 +143,12 @@ async fn top(cx: &Context) -> Result<Done, Failure> {
             Ok(Done::Well)
         }
     }
+}
+
+fn man(dir: &std::path::Path) -> Result<Done, Failure> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)?;
+    Ok(Done::Well)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<Done, Failure> {

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::cli::ServerAction;
 use crate::failure::{Done, Failure};
-use crate::render::table::{Table, Tone};
+use crate::render::table::{Style, Table, Tone};
 use crate::render::{findings, json, text};
 use hermes_proto::control as pb;
 use std::fmt::Write;
@@ -80,10 +80,30 @@ pub(crate) fn tone(server: &pb::ServerStatus) -> Tone {
 
 /// All servers as a table, or one line that says that there is none.
 pub(super) fn table(cx: &Context, servers: &[pb::ServerStatus]) -> String {
+    drawn(servers, Columns::Usual, cx.style)
+}
+
+/// Which columns a table of servers has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// What a person looks for first.
+    Usual,
+    /// Also pid, generation, transport, protocol and memory.
+    All,
+}
+
+/// All servers in these columns, or one line that says that there is none.
+pub(super) fn drawn(servers: &[pb::ServerStatus], columns: Columns, style: Style) -> String {
     if servers.is_empty() {
         return "no servers: add one with `hermesctl mcp add`\n".to_owned();
     }
-    let mut table = Table::new(&["server", "state", "tools", "in flight", "restarts", "up", "why"]);
+    let more: &[&'static str] = match columns {
+        Columns::Usual => &[],
+        Columns::All => &["pid", "generation", "transport", "protocol", "memory", "processes"],
+    };
+    let usual = ["server", "state", "tools", "in flight", "restarts", "up"];
+    let header: Vec<&'static str> = usual.iter().chain(more).chain(&["why"]).copied().collect();
+    let mut table = Table::new(&header);
     for server in servers {
         let calls = match server.waiting {
             0 => server.in_flight.to_string(),
@@ -98,17 +118,30 @@ pub(super) fn table(cx: &Context, servers: &[pb::ServerStatus]) -> String {
             let next = format!("next step in {}", text::span(Duration::from_millis(ms)));
             why = if why.is_empty() { next } else { format!("{why}; {next}") };
         }
-        table.row([
+        let mut row = vec![
             (server.name.clone(), Tone::Plain),
             (state(server), tone(server)),
             (server.tools.to_string(), Tone::Plain),
             (calls, Tone::Plain),
             (server.restarts.to_string(), Tone::Plain),
             (up, Tone::Plain),
-            (why, Tone::Plain),
-        ]);
+        ];
+        if columns == Columns::All {
+            let runs = server.processes > 0;
+            let all = [
+                server.pid.map_or("-".to_owned(), |pid| pid.to_string()),
+                server.generation.to_string(),
+                server.transport.clone(),
+                server.protocol_version.clone(),
+                if runs { text::size(server.memory_bytes) } else { "-".to_owned() },
+                server.processes.to_string(),
+            ];
+            row.extend(all.map(|cell| (cell, Tone::Plain)));
+        }
+        row.push((why, Tone::Plain));
+        table.row(row);
     }
-    table.render(cx.style)
+    table.render(style)
 }
 
 fn page(cx: &Context, shown: &pb::ShowServerResponse) -> String {
@@ -124,6 +157,13 @@ fn page(cx: &Context, shown: &pb::ShowServerResponse) -> String {
     out
 }
 
+/// A further process of the server: whom it serves, and where it stands.
+fn instance_line(instance: &pb::InstanceStatus) -> String {
+    let phase = json::phase_word(instance.phase).replace('_', " ");
+    let pid = instance.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
+    format!("for {}: {phase}{pid}, {} in flight", instance.serves, instance.in_flight)
+}
+
 fn facts(out: &mut String, server: &pb::ServerStatus) {
     let mut fact = |name: &str, value: String| put(out, name, &value);
     fact("transport", server.transport.clone());
@@ -133,6 +173,12 @@ fn facts(out: &mut String, server: &pb::ServerStatus) {
     }
     if let Some(pid) = server.pid {
         fact("pid", format!("{pid} (guard {})", server.guard_pid.unwrap_or_default()));
+    }
+    if server.sharing != "shared" && !server.sharing.is_empty() {
+        fact("sharing", server.sharing.clone());
+    }
+    for instance in &server.instances {
+        fact("instance", instance_line(instance));
     }
     fact("tools", format!("{} visible, {} hidden", server.tools, server.hidden_tools));
     let counted = [
@@ -212,6 +258,39 @@ mod tests {
         };
         assert_eq!(state(&server), "ready, breaker open for 42 s");
         assert_eq!(tone(&server), Tone::Bad);
+    }
+
+    #[test]
+    fn tables_of_servers_are_as_they_were() {
+        let server = |name: &str, phase: pb::Phase| pb::ServerStatus {
+            name: name.into(),
+            phase: phase.into(),
+            transport: "stdio".into(),
+            tools: 12,
+            ..Default::default()
+        };
+        let servers = [
+            pb::ServerStatus {
+                pid: Some(4711),
+                generation: 3,
+                restarts: 2,
+                in_flight: 4,
+                waiting: 1,
+                uptime_ms: 65_000,
+                protocol_version: "2025-11-25".into(),
+                memory_bytes: 50_331_648,
+                processes: 3,
+                ..server("filesystem", pb::Phase::Ready)
+            },
+            pb::ServerStatus {
+                reason: "exit code 127".into(),
+                next_step_ms: Some(552_000),
+                ..server("broken", pb::Phase::Parked)
+            },
+        ];
+        let golden = crate::testing::golden;
+        golden("tables/servers.txt", &drawn(&servers, Columns::Usual, Style::Aligned));
+        golden("tables/servers_wide.txt", &drawn(&servers, Columns::All, Style::Aligned));
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! `status`: the daemon, its servers, its clients, and what is wrong.
 
-use super::{Context, servers};
+use super::Context;
+use super::servers::{self, Columns};
 use crate::cli::StatusArgs;
 use crate::failure::{Done, Failure};
 use crate::render::table::{Table, Tone};
 use crate::render::{findings, json, text};
 use hermes_proto::control as pb;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shows the status; with `--check` one line and exit code 1 unless all is well.
 pub(super) async fn run(cx: &Context, args: &StatusArgs) -> Result<Done, Failure> {
-    let status = cx.client().await?.status().await?;
+    let mut client = cx.client().await?;
+    let status = if args.wide { client.measured_status().await? } else { client.status().await? };
     let troubles = troubles(&status);
     if args.check {
         cx.print(
@@ -20,7 +22,8 @@ pub(super) async fn run(cx: &Context, args: &StatusArgs) -> Result<Done, Failure
         )?;
         return Ok(if troubles.is_empty() { Done::Well } else { Done::Badly });
     }
-    cx.print(|| json::of(&status), || page(cx, &status))?;
+    let columns = if args.wide { Columns::All } else { Columns::Usual };
+    cx.print(|| json::of(&status), || page(cx, &status, columns))?;
     Ok(Done::Well)
 }
 
@@ -60,7 +63,7 @@ fn line(troubles: &[String]) -> String {
     format!("{}\n", text::plain(&troubles.join("; ")))
 }
 
-fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
+fn page(cx: &Context, status: &pb::GetStatusResponse, columns: Columns) -> String {
     let mut out = String::new();
     let up = text::span(Duration::from_millis(status.uptime_ms));
     let mut lines = vec![
@@ -82,7 +85,7 @@ fn page(cx: &Context, status: &pb::GetStatusResponse) -> String {
         writeln!(out, "{}", text::plain(&line)).expect("writing to a string cannot fail");
     }
     out.push('\n');
-    out.push_str(&servers::table(cx, &status.servers));
+    out.push_str(&servers::drawn(&status.servers, columns, cx.style));
     if !status.clients.is_empty() {
         out.push('\n');
         out.push_str(&clients(cx, &status.clients));
@@ -98,9 +101,18 @@ fn events(events: &pb::EventsStatus) -> String {
     let kept = (events.latest_cursor + 1).saturating_sub(events.oldest_cursor);
     let last = match events.last_at_ms {
         0 => String::new(),
-        at => format!(", last {} at {}", events.last_kind, super::audit::when(at)),
+        at => format!(", last {} {}", events.last_kind, ago(at, SystemTime::now())),
     };
     format!("events         {}; {kept} kept, cursor {}{last}", events.watcher, events.latest_cursor)
+}
+
+/// How long ago something was, by the clock of this machine.
+fn ago(unix_ms: i64, now: SystemTime) -> String {
+    let at = UNIX_EPOCH + Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+    match now.duration_since(at) {
+        Ok(passed) => format!("{} ago", text::span(passed)),
+        Err(_) => "just now".to_owned(),
+    }
 }
 
 fn traces(export: &pb::TraceExport) -> String {
@@ -149,6 +161,12 @@ fn clients(cx: &Context, clients: &[pb::ClientStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_told_from_now() {
+        let now = UNIX_EPOCH + Duration::from_secs(1000);
+        assert_eq!([ago(940_000, now), ago(2_000_000, now)], ["1m 0s ago", "just now"]);
+    }
 
     #[test]
     fn monitoring_hears_of_parked_servers_and_of_nothing_that_is_meant() {

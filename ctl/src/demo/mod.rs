@@ -5,8 +5,8 @@
 //! the person is touched and nothing is left behind.
 
 mod programs;
-mod session;
-mod stage;
+pub(crate) mod session;
+pub(crate) mod stage;
 mod tour;
 
 use crate::cli::DemoArgs;

@@ -18,7 +18,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// One running session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
@@ -29,7 +29,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Starts the command and opens the session; returns it with the answer to `initialize`.
-    pub(super) fn open(mut command: Command, interrupt: &Interrupt) -> anyhow::Result<(Self, Value)> {
+    pub(crate) fn open(mut command: Command, interrupt: &Interrupt) -> anyhow::Result<(Self, Value)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context("cannot start the session")?;
         let stdin = child.stdin.take();
@@ -43,11 +43,16 @@ impl Session {
         Ok((session, hello))
     }
 
+    /// The process at the other end.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks and waits; notifications that come meanwhile go to `note`.
     ///
     /// # Errors
     /// The JSON-RPC error in the answer, a broken pipe, Ctrl-C, or no answer within 30 s.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         method: &str,
         params: Value,
@@ -116,7 +121,7 @@ impl Session {
     }
 
     /// Closes stdin, as a client does at its end, and waits for the process.
-    pub(super) fn close(mut self) -> anyhow::Result<()> {
+    pub(crate) fn close(mut self) -> anyhow::Result<()> {
         self.stdin = None;
         let ended = wait_for(Duration::from_secs(10), || self.child.try_wait().ok().flatten());
         let status = ended.context("the session did not end after its stdin was closed")?;

@@ -2,7 +2,7 @@
 
 use crate::catalog::snapshot::{Catalog, Origin, Tool};
 use crate::config::{Finding, Severity};
-use crate::config::{RemoteKind, TransportConfig};
+use crate::config::{RemoteKind, Sharing, TransportConfig};
 use crate::http::keeper::{Status, TokenPlace};
 use crate::jsonrpc::splice::Members;
 use crate::server::breaker::{BreakerState, Snapshot};
@@ -77,6 +77,8 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
         oversized_lines: status.oversized_lines(),
         dropped_items: about.map_or(0, |about| about.dropped.into()),
         breaker: Some(breaker(handle.breaker().snapshot(now))),
+        sharing: sharing(handle.sharing()).to_owned(),
+        instances: instances(handle, now),
         ..pb::ServerStatus::default()
     };
     if let Some(agreed) = &status.agreed {
@@ -84,11 +86,42 @@ pub fn server(handle: &ServerHandle, catalog: &Catalog, mask: Mask<'_>) -> pb::S
         out.server_name = mask(&agreed.name);
         out.server_version = mask(&agreed.version);
     }
+    out.notes.extend(handle.asks().filter(|_| config.sharing == Sharing::Shared).map(|method| {
+        format!("it was seen to ask clients ({method}): each client has an instance of its own")
+    }));
     out.notes.extend(status.notes().iter().map(|note| mask(note)));
     out.notes.extend(status.noise().map(|noise| noise.kind.advice().to_owned()));
     out.notes.extend(about.into_iter().flat_map(|about| about.warnings.iter().map(|warning| mask(warning))));
     out.notes.extend(about.into_iter().flat_map(|about| about.notes.iter().map(|note| mask(note))));
     out
+}
+
+/// The word for who shares a server.
+fn sharing(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::Shared => "shared",
+        Sharing::PerClient => "per_client",
+        Sharing::PerRoot => "per_root",
+        Sharing::Exclusive => "exclusive",
+    }
+}
+
+/// The instances besides the first.
+fn instances(first: &ServerHandle, now: Instant) -> Vec<pb::InstanceStatus> {
+    let extras = first.instances().all().into_iter().skip(1);
+    extras
+        .map(|(key, handle)| {
+            let status = handle.status().borrow().clone();
+            pb::InstanceStatus {
+                serves: key.to_string(),
+                phase: phase(&status.phase).into(),
+                pid: status.pid,
+                generation: status.generation.0,
+                in_flight: count(handle.slots().usage().in_flight),
+                uptime_ms: millis(status.uptime(now)),
+            }
+        })
+        .collect()
 }
 
 fn count(n: usize) -> u32 {

@@ -50,12 +50,12 @@ fn rig(timeout: Duration) -> Rig {
     let redactor = watch::channel(redactor).1;
     let metrics = Metrics::new("0", SystemTime::now(), None);
     let config_in_force = watch::channel(Arc::new(Config::default())).1;
-    let sampling = Sampler::new(sampling::Around {
+    let sampling = Arc::new(Sampler::new(sampling::Around {
         config: config_in_force.clone(),
         redactor: redactor.clone(),
         store: store.clone(),
         metrics: metrics.clone(),
-    });
+    }));
     let path = CallPath::new(Surroundings {
         servers: watch::channel(Arc::new(Servers::new())).1,
         config: config_in_force,

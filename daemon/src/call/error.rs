@@ -11,7 +11,9 @@ use crate::jsonrpc::splice::ObjectWriter;
 use crate::policy::limits::LimitError;
 use crate::server::breaker::Open;
 use crate::server::handle::NotReady;
+use crate::server::instances::InstancesFull;
 use crate::server::slots::SlotError;
+use crate::server::turns::TurnError;
 use crate::server::wire::{Delivery, WireError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,12 @@ pub enum CallError {
     /// The server is no longer configured.
     #[error("the server was removed from the configuration")]
     Removed,
+    /// Every instance that could serve the caller serves another one.
+    #[error("{0}")]
+    Instances(#[from] InstancesFull),
+    /// Another client has the server.
+    #[error("{0}")]
+    Turn(#[from] TurnError),
     /// Its texts changed and wait for a person's approval.
     #[error("withheld: {0}")]
     Withheld(Arc<str>),
@@ -106,7 +114,9 @@ impl CallError {
             Self::Limit(error) => error.kind(),
             Self::InvalidArguments(_) => "invalid_arguments",
             Self::Approval(error) => error.kind(),
-            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => "busy",
+            Self::Instances(_) | Self::Turn(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
+                "busy"
+            }
             Self::NotReady(not_ready) if not_ready.needs_auth() => "needs_auth",
             Self::NotReady(_) => "not_ready",
             Self::InputRequired { .. } => "input_required",
@@ -127,6 +137,8 @@ impl CallError {
     pub fn delivery(&self) -> Delivery {
         match self {
             Self::Removed
+            | Self::Turn(_)
+            | Self::Instances(_)
             | Self::Withheld(_)
             | Self::BreakerOpen(_)
             | Self::Limit(_)
@@ -154,7 +166,9 @@ impl CallError {
             Self::BreakerOpen(open) => Some(open.retry_in),
             Self::NotReady(not_ready) => not_ready.next_step(),
             Self::Limit(error) => error.retry_after(),
-            Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => Some(Duration::from_secs(1)),
+            Self::Instances(_) | Self::Turn(_) | Self::Slot(_) | Self::Wire(WireError::QueueFull { .. }) => {
+                Some(Duration::from_secs(1))
+            }
             Self::Wire(WireError::Http(refusal)) => refusal.retry_after,
             Self::Removed
             | Self::Withheld(_)
@@ -202,6 +216,12 @@ impl CallError {
             Self::Approval(error) => format!(
                 "This tool of MCP server '{server}' needs a person's approval. Not executed: {error}."
             ),
+            Self::Instances(error) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
+            }
+            Self::Turn(error) => {
+                format!("MCP server '{server}' is busy: {error}. {executed} Retry when that is over.")
+            }
             Self::Slot(error) => {
                 format!("MCP server '{server}' is busy: {error}. {executed} Retry when other calls are done.")
             }

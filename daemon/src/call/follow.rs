@@ -114,28 +114,33 @@ impl CallPath {
         agreed()
     }
 
-    /// Has a client that is there again, or whose server is another one now, go on following.
-    pub fn follow_on(&self, client: ClientId, named: &str, source: &Source, hearer: &Arc<dyn Hearer>) {
+    /// Has a client that is there again, or whose server is another one now, go on following; `follower` is
+    /// the number under which it does.
+    pub fn follow_on(&self, caller: &Caller, follower: ClientId, named: &str, source: &Source) {
+        let Some(hearer) = &caller.hearer else { return };
         match &source.server {
             None => {
-                self.own_news.follow(client, &source.uri, named, hearer, Since::Earlier);
+                self.own_news.follow(follower, &source.uri, named, hearer, Since::Earlier);
             }
             Some(server) => {
-                let Some(handle) = self.around.servers.borrow().get(server).cloned() else { return };
-                if handle.followers().follow(client, &source.uri, named, hearer, Since::Earlier).is_new() {
+                let Some(first) = self.around.servers.borrow().get(server).cloned() else { return };
+                // Full of others' calls: the resource can be followed again later.
+                let Ok(handle) = self.instance_now(caller, &first) else { return };
+                if handle.followers().follow(follower, &source.uri, named, hearer, Since::Earlier).is_new() {
                     handle.wake();
                 }
             }
         }
     }
 
-    /// Ends the following of one resource.
-    pub fn unfollow(&self, client: ClientId, source: &Source) {
+    /// Ends the following of one resource, which `client` follows under the number `follower`.
+    pub fn unfollow(&self, client: ClientId, follower: ClientId, source: &Source) {
         match &source.server {
-            None => self.own_news.unfollow(client, &source.uri),
+            None => self.own_news.unfollow(follower, &source.uri),
             Some(server) => {
-                if let Some(handle) = self.around.servers.borrow().get(server) {
-                    handle.followers().unfollow(client, &source.uri);
+                let first = self.around.servers.borrow().get(server).cloned();
+                if let Some(handle) = first.and_then(|first| self.placed(client, &first)) {
+                    handle.followers().unfollow(follower, &source.uri);
                 }
             }
         }
@@ -143,16 +148,22 @@ impl CallPath {
 
     /// Has a client see log lines of the servers that `view` shows; `None`: none.
     pub fn listen(&self, client: ClientId, view: &View, wish: Option<Verbosity>, hearer: &Arc<dyn Hearer>) {
-        for (name, handle) in self.around.servers.borrow().iter() {
+        self.placement.listens(client, wish);
+        for (name, first) in self.around.servers.borrow().iter() {
             let wish = wish.filter(|_| view.sees(name.as_str()));
-            handle.followers().listen(client, wish, hearer);
+            // An instance that is made later hears of it then.
+            if let Some(handle) = self.placed(client, first) {
+                handle.followers().listen(client, wish, hearer);
+            }
         }
     }
 
     /// Lets go of everything that a client followed.
     pub(super) fn stop_following(&self, client: ClientId) {
         self.own_news.leave(client);
-        self.around.servers.borrow().values().for_each(|handle| handle.followers().leave(client));
+        for first in self.around.servers.borrow().values() {
+            first.instances().all().iter().for_each(|(_, handle)| handle.followers().leave(client));
+        }
     }
 
     /// The params of a notification with secrets masked.

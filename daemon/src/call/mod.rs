@@ -14,9 +14,11 @@ mod elicit;
 pub mod error;
 mod events;
 pub mod follow;
+mod input;
 mod lapse;
 pub mod peer;
 pub mod permissions;
+mod placement;
 mod question;
 mod record;
 pub mod result;
@@ -50,6 +52,7 @@ use crate::telemetry::traces::Kind;
 use answer::{Finish, Finished};
 use approval::{Gated, Passed};
 use error::CallError;
+use input::Wanted;
 use peer::Peer;
 use record::Record;
 use route::Upstream;
@@ -220,6 +223,8 @@ where
         return Ok(Finish::builtin(redactor).apply(reply).await);
     };
     let handle = path.around.servers.borrow().get(server).cloned().ok_or(CallError::Removed)?;
+    // Before anything that an instance has of its own: its breaker, its slots, its process.
+    let handle = path.instance(caller, &handle).await?;
     let config = handle.config();
     let idle = call.timeout.unwrap_or(config.timeout);
     // Looked at first and taken last: an open breaker must cost neither quota nor a place in a queue.
@@ -258,27 +263,52 @@ where
             return Ok(finish.apply(reply).await);
         }
     }
+    // Before a slot: those are for the calls of whoever has the turn.
+    let turn = path.turn(caller, &handle, idle).await?;
+    let progress = |params| progress(finish.progress(params));
+    let upstream = &upstream;
+    let turn = turn.as_ref();
+    let mut sending =
+        Sending { path, caller, handle: &handle, tool, raw, upstream, call, idle, turn, given: None };
+    for round in 0.. {
+        let answer = attempt(&sending, record, &progress).await?;
+        // The era first: only there does the word mean that, and looking for it reads the whole result.
+        let wanted = match &answer {
+            Answer::Result(result) if sending.era() == Era::PerRequest => Wanted::read(result),
+            Answer::Result(_) | Answer::Error(_) => None,
+        };
+        match wanted {
+            None => return Ok(finish.apply(as_asked(tool, answer)).await),
+            Some(wanted) if round >= input::ROUNDS => {
+                return Err(CallError::InputRequired { wants: wanted.methods() });
+            }
+            // Slot and permit are given back: a person may think for minutes, and the server is done with it.
+            Some(wanted) => {
+                record.note("input", wanted.methods());
+                sending.given = Some(wanted.answered(path, caller, &config).await?);
+            }
+        }
+    }
+    unreachable!("the rounds are bounded")
+}
+
+/// One request of a call: slot, breaker's permit, send.
+async fn attempt<S>(sending: &Sending<'_>, record: &mut Record<'_>, progress: &S) -> Result<Answer, CallError>
+where
+    S: Fn(Box<RawValue>) + Sync,
+{
+    let (handle, config) = (sending.handle, sending.handle.config());
     // Our own limits before the breaker's permit: a full queue must not be charged to the server.
     let waits = record.span().child(Kind::Internal, || "wait for slot".into());
-    let slot = handle.slots().acquire(caller.client, Instant::now() + idle).await;
+    let slot = handle.slots().acquire(sending.caller.client, Instant::now() + sending.idle).await;
     waits.settle(&slot, |_| "busy");
     let _slot = slot?;
     let permit = handle.breaker().try_acquire(now())?;
     // From here on every way out reports to the breaker; dropping the permit counts as cancelled.
-    let progress = |params| progress(finish.progress(params));
-    let sending = Sending { path, caller, handle: &handle, tool, raw, upstream: &upstream, call, idle };
-    let outcome = sending.at_most_once(record, &progress).await;
+    let outcome = sending.at_most_once(record, progress).await;
     let turn = permit.finish(breaker_outcome(&outcome, config.breaker.count_tool_errors), now());
-    report(&handle, turn, &outcome);
-    let answer = outcome?;
-    // The era first: only there does the word mean that, and looking for it reads the whole result.
-    if let Answer::Result(result) = &answer
-        && handle.status().borrow().agreed.as_ref().is_some_and(|agreed| agreed.era == Era::PerRequest)
-        && let Some(wants) = result::input_wanted(result)
-    {
-        return Err(CallError::InputRequired { wants });
-    }
-    Ok(finish.apply(as_asked(tool, answer)).await)
+    report(handle, turn, &outcome);
+    outcome
 }
 
 /// The server's answer in the form in which its client asked.
@@ -381,6 +411,8 @@ fn breaker_outcome(outcome: &Result<Answer, CallError>, count_tool_errors: bool)
         )) => Outcome::Neutral,
         Err(
             CallError::Removed
+            | CallError::Turn(_)
+            | CallError::Instances(_)
             | CallError::Withheld(_)
             | CallError::BreakerOpen(_)
             | CallError::Limit(_)

@@ -21,26 +21,6 @@ pub fn is_error(result: &RawValue) -> bool {
             .is_ok_and(|members| members.get("isError").is_some_and(|flag| flag.get() == "true"))
 }
 
-/// What a server of 2026-07-28 wants before it finishes a call: the methods of its `inputRequests`;
-/// `None`: the result is complete.
-pub fn input_wanted(result: &RawValue) -> Option<String> {
-    if !result.get().contains("\"input_required\"") {
-        return None;
-    }
-    let members = Members::parse(result).ok()?;
-    if members.text("resultType").as_deref() != Some("input_required") {
-        return None;
-    }
-    let requests = members.get("inputRequests").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-    let mut methods: Vec<String> = requests
-        .iter()
-        .filter_map(|(_, request)| Some(Members::parse(request).ok()?.text("method")?.into_owned()))
-        .collect();
-    methods.sort_unstable();
-    methods.dedup();
-    Some(if methods.is_empty() { "nothing that it names".to_owned() } else { methods.join(", ") })
-}
-
 /// A result that was cut.
 #[derive(Debug)]
 pub struct Cut {

@@ -8,12 +8,15 @@ use super::peer::{AskError, Asking, Feature, Peer};
 use super::route::Upstream;
 use super::steps::{CallPath, lock};
 use super::suspended::SuspendError;
-use super::{Caller, Target, ToolCall};
+use super::{Caller, Target, ToolCall, asked};
 use crate::jsonrpc::era;
 use crate::jsonrpc::reply::{INTERNAL_ERROR, Reply};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use crate::names::ClientId;
+use crate::server::wire::questions::Unasked;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -67,10 +70,37 @@ impl Peer for PerRequest {
     }
 }
 
+/// How a question that came with no call reaches the client of a running one. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    peer: Arc<dyn Peer>,
+    to: mpsc::Sender<BoxFuture<'static, ()>>,
+}
+
+impl Reach {
+    /// Whether the call is still to be answered.
+    pub fn is_open(&self) -> bool {
+        !self.to.is_closed()
+    }
+
+    /// Has the call ask its client what a server asked; `caller` is that client. What the call has no room
+    /// for, and what a server asked that is not configured any more, is dropped, which tells the server.
+    pub fn asked(&self, (server, question): Unasked, path: Arc<CallPath>, caller: Caller) {
+        let Some(config) = path.server_config(&server) else { return };
+        let caller = Caller { peer: Some(self.peer.clone()), ..caller };
+        let serving = Box::pin(async move { asked::serve(&path, &caller, &config, question).await });
+        drop(self.to.try_send(serving));
+    }
+}
+
 /// See the module documentation.
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Reply> + Send>>,
     asked: mpsc::Receiver<Question>,
+    reach: Option<Reach>,
+    /// Questions that came with no call, before and after they were first looked at.
+    unasked: mpsc::Receiver<BoxFuture<'static, ()>>,
+    serving: FuturesUnordered<BoxFuture<'static, ()>>,
     /// By the name under which the client answers.
     open: Vec<(String, Question)>,
     named: u32,
@@ -109,7 +139,9 @@ impl Running {
         let (to, asked) = mpsc::channel(MAX_OPEN);
         let features = Feature::declared(era::PER_REQUEST, Some(capabilities));
         let peer: Arc<dyn Peer> = Arc::new(PerRequest { features, to });
-        let caller = Caller { peer: Some(peer), ..caller };
+        let caller = Caller { peer: Some(peer.clone()), ..caller };
+        let (reach_to, unasked) = mpsc::channel(MAX_OPEN);
+        let reach = Some(Reach { peer, to: reach_to });
         let sink: Arc<Mutex<Option<ProgressSink>>> = Arc::default();
         let (target, reason) = (call.target, call.cancel_reason.clone());
         let request = request_digest(target, &call.name, &call.upstream);
@@ -122,7 +154,28 @@ impl Running {
             }
         };
         let future = Box::pin(async move { super::run_call(&path, &caller, call, &progress).await });
-        Self { future, asked, open: Vec::new(), named: 0, sink, reason, target, request, until: None }
+        Self {
+            future,
+            asked,
+            reach,
+            unasked,
+            serving: FuturesUnordered::new(),
+            open: Vec::new(),
+            named: 0,
+            sink,
+            reason,
+            target,
+            request,
+            until: None,
+        }
+    }
+
+    /// How others reach its client through it; to be taken once, before it is driven.
+    ///
+    /// # Panics
+    /// The second time.
+    pub fn reach(&mut self) -> Reach {
+        self.reach.take().expect("taken once, by whoever began it")
     }
 
     /// Where the client's reason for a cancellation is put.
@@ -155,16 +208,19 @@ impl Running {
     pub async fn drive(mut self, path: &CallPath, client: ClientId, sink: ProgressSink) -> Reply {
         *lock(&self.sink) = Some(sink);
         // A look at what the answers made of it, before anything is asked again.
+        while let Some(Some(())) = self.serving.next().now_or_never() {}
         if let Some(reply) = (&mut self.future).now_or_never() {
             return reply;
         }
         self.open.retain(|(_, question)| !question.answer.is_closed());
         self.take_asked();
-        if self.open.is_empty() {
+        while self.open.is_empty() {
             tokio::select! {
                 biased;
                 reply = &mut self.future => return reply,
+                Some(()) = self.serving.next(), if !self.serving.is_empty() => {}
                 Some(question) = self.asked.recv() => self.name(question),
+                Some(serving) = self.unasked.recv() => self.serving.push(serving),
             }
             self.take_asked();
         }
@@ -209,9 +265,13 @@ impl Running {
     #[cfg(test)]
     pub(super) fn testing(future: Pin<Box<dyn Future<Output = Reply> + Send>>, request: &str) -> Self {
         let (_, asked) = mpsc::channel(1);
+        let (_, unasked) = mpsc::channel(1);
         Self {
             future,
             asked,
+            reach: None,
+            unasked,
+            serving: FuturesUnordered::new(),
             open: Vec::new(),
             named: 0,
             sink: Arc::default(),

@@ -4,13 +4,16 @@
 //! the caller before the outcome does. May touch: the handle of one server.
 
 use super::error::CallError;
+use super::input::{self, Given};
 use super::record::Record;
 use super::retry::{self, Decision, Trust};
 use super::route::Upstream;
 use super::{CallPath, Caller, ToolCall, asked, spans, utility};
 use crate::catalog::snapshot::Tool;
+use crate::jsonrpc::era::Era;
 use crate::names::RawTool;
 use crate::server::handle::ServerHandle;
+use crate::server::turns::Turn;
 use crate::server::wire::{Answer, CallEvent, InFlight, Progress, Request, WireHandle};
 use crate::telemetry::traces::{Kind, Span};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -29,6 +32,10 @@ pub(super) struct Sending<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) call: &'a ToolCall,
     pub(super) idle: Duration,
+    /// Where clients take turns: that of the caller.
+    pub(super) turn: Option<&'a Turn>,
+    /// What the server asked for in the round before.
+    pub(super) given: Option<Given>,
 }
 
 impl Sending<'_> {
@@ -55,6 +62,11 @@ impl Sending<'_> {
             }
             attempts += 1;
         }
+    }
+
+    /// The era of the server, as far as it is known.
+    pub(super) fn era(&self) -> Era {
+        self.handle.status().borrow().agreed.as_ref().map_or(Era::Initialize, |agreed| agreed.era)
     }
 
     /// Makes sure of a live connection, sends, and passes progress on until the outcome is there.
@@ -90,23 +102,32 @@ impl Sending<'_> {
         let wanted = if self.call.progress_token.is_some() { Progress::Wanted } else { Progress::Unwanted };
         let trace = &self.call.trace;
         let sent = utility::asked(self.tool, self.raw, self.upstream, trace, &trace.header(span));
+        let (params, hole) = match self.era() {
+            Era::Initialize => (sent.params, sent.hole),
+            // The wire reads these params anyway.
+            Era::PerRequest => {
+                let params = input::declaring(&sent.params, self.path, self.caller, &self.handle.config());
+                (self.given.as_ref().map_or_else(|| params.clone(), |given| given.put_into(&params)), None)
+            }
+        };
         let request = Request {
             method: sent.method.into(),
-            params: Some(sent.params),
+            params: Some(params),
             idle: self.idle,
             cap: self.handle.config().call_cap().max(self.idle),
             progress: wanted,
         };
-        let flight = wire.call(request, sent.hole)?;
+        let flight = wire.call(request, hole, self.turn.map(Turn::pass))?;
         let mut flying = Flying { flight: Some(flight), reason: &self.call.cancel_reason };
         let config = self.handle.config();
         // With the call they end, and the client hears that nobody waits for its answers any more.
         let mut answering = FuturesUnordered::new();
         loop {
             let event = tokio::select! {
+                // What is declined at once is so before the outcome, which ends every question.
                 biased;
-                event = flying.next() => event,
                 Some(()) = answering.next(), if !answering.is_empty() => continue,
+                event = flying.next() => event,
             };
             match event {
                 CallEvent::Progress(params) => progress(params),

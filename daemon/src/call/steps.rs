@@ -8,6 +8,7 @@ use super::answer::LARGE;
 use super::approval::{ApprovalError, Desk};
 use super::calendar::Calendar;
 use super::error::CallError;
+use super::placement::Placement;
 use super::record::Meter;
 use super::route::Upstream;
 use super::seal::SealKey;
@@ -63,7 +64,7 @@ pub struct Surroundings {
     /// Counts for `stats`.
     pub stats: Stats,
     /// Answers servers that want a model.
-    pub sampling: Sampler,
+    pub sampling: Arc<Sampler>,
     /// The daemon ends: nobody shall wait for an event any more.
     pub stopping: CancellationToken,
 }
@@ -81,6 +82,7 @@ pub struct CallPath {
     builtin: ServerName,
     pub(super) desk: Desk,
     pub(super) own_news: Followers,
+    pub(super) placement: Placement,
     pub(super) suspended: Suspended,
 }
 
@@ -97,6 +99,7 @@ impl CallPath {
             builtin: ServerName::new("hermes"),
             desk: Desk::default(),
             own_news: Followers::builtin(),
+            placement: Placement::default(),
             suspended: Suspended::default(),
         }
     }
@@ -126,6 +129,7 @@ impl CallPath {
             self.desk.forget(client);
         }
         self.stop_following(client);
+        self.release(client);
     }
 
     /// Drops what is kept for servers that are not in `configured`.

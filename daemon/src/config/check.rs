@@ -305,7 +305,12 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
     profiles(cx, root, &mut daemon, &servers);
     token_profiles(cx, root, &mut daemon);
     let platforms = field("platforms").is_some();
-    let Sink { mut findings, secrets } = sink.into_inner();
+    let Sink {
+        mut findings,
+        secrets,
+        #[cfg(test)]
+        asked,
+    } = sink.into_inner();
     sort(&mut findings);
     Config {
         file: around.file.to_owned(),
@@ -314,6 +319,8 @@ fn check_document(document: &Document, around: &Surroundings<'_>) -> Config {
         findings,
         secrets,
         platforms,
+        #[cfg(test)]
+        asked,
         ..Config::default()
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn read(
         let folders = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
         folders.map(|path| expanded(cx, &path)).collect()
     });
-    let Sink { findings, secrets } = sink.into_inner();
+    let Sink { findings, secrets, .. } = sink.into_inner();
     (Messaging { platforms, media_dirs, proxies }, findings, secrets)
 }
 

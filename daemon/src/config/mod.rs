@@ -17,9 +17,11 @@ pub mod interpolate;
 pub mod messaging;
 mod oauth_entry;
 mod reader;
+pub mod reference;
 mod remote;
 mod render;
 mod server_entry;
+mod sharing_defaults;
 mod stdio_entry;
 #[cfg(test)]
 mod testing;
@@ -62,6 +64,9 @@ pub struct Config {
     pub platforms: bool,
     /// What messages are sent with: `platforms:`, gateway.json and the environment.
     pub messaging: Arc<messaging::Messaging>,
+    /// Every key that the reader asked for, written or not.
+    #[cfg(test)]
+    pub(crate) asked: std::collections::BTreeSet<String>,
 }
 
 /// What one entry came to.

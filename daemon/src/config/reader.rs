@@ -38,6 +38,9 @@ pub struct Surroundings<'a> {
 pub(super) struct Sink {
     pub(super) findings: Vec<Finding>,
     pub(super) secrets: KnownSecrets,
+    /// Every key that was asked for: what the reference must list.
+    #[cfg(test)]
+    pub(super) asked: BTreeSet<String>,
 }
 
 /// The place of the reader: whose entry it is and where findings go.
@@ -115,6 +118,8 @@ impl<'a> Section<'a> {
     /// The value of `key`, null included.
     pub(super) fn raw(&self, key: &'static str) -> Option<Field<'a>> {
         self.asked.borrow_mut().insert(key);
+        #[cfg(test)]
+        self.cx.sink.borrow_mut().asked.insert(self.path_of(key));
         self.map.get(key).map(|entry| self.field_of(entry))
     }
 

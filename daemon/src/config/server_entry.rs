@@ -9,7 +9,7 @@ use super::{
     SamplingConfig, SamplingLogLevel, SamplingPreference, ServerConfig, ServerEntry, Severity, Sharing,
     StartMode, ToolsConfig, TransportConfig,
 };
-use super::{file::Kind, http_entry, stdio_entry};
+use super::{file::Kind, http_entry, sharing_defaults, stdio_entry};
 use crate::names::ServerName;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
@@ -140,6 +140,10 @@ fn fill(section: &Section<'_>, config: &mut ServerConfig) {
         ("per_root", Sharing::PerRoot),
         ("exclusive", Sharing::Exclusive),
     ];
+    config.sharing = match &config.transport {
+        TransportConfig::Stdio(stdio) => sharing_defaults::of(stdio),
+        TransportConfig::Http(_) => Sharing::Shared,
+    };
     set(section.get("sharing").and_then(|f| f.choice(&sharing)), &mut config.sharing);
     let start = [("lazy", StartMode::Lazy), ("eager", StartMode::Eager)];
     set(section.get("start").and_then(|f| f.choice(&start)), &mut config.start);

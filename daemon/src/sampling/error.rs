@@ -138,14 +138,13 @@ impl SamplingError {
     pub fn reply(&self) -> Reply {
         let code = match self {
             Self::Disabled
-            | Self::Nobody
             | Self::Rate { .. }
             | Self::Busy { .. }
             | Self::Model { .. }
             | Self::Rounds { .. }
             | Self::NotApproved => REFUSED,
             // What was not declared must not be asked for.
-            Self::Params { .. } | Self::Tools => INVALID_PARAMS,
+            Self::Params { .. } | Self::Tools | Self::Nobody => INVALID_PARAMS,
             Self::TimedOut { .. } | Self::Client { .. } | Self::ClientAnswer | Self::Provider(_) => {
                 INTERNAL_ERROR
             }

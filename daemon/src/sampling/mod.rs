@@ -7,10 +7,13 @@
 
 mod answer;
 mod budget;
+mod desk;
 pub mod error;
 mod provider;
 mod record;
 mod request;
+
+pub use desk::Desk;
 
 use crate::config::{Config, SamplingConfig, SamplingPreference, ServerConfig};
 use crate::jsonrpc::reply::Reply;
@@ -258,7 +261,7 @@ impl Read {
 
     fn now(params: &RawValue, whom: Whom) -> Result<Self, SamplingError> {
         let params = request::parse(params)?;
-        let facts = Facts::of(&params)?;
+        let facts = Facts::of(&params);
         let chat = match whom {
             Whom::Provider => Some(Chat::read(&params)?),
             Whom::Client => None,

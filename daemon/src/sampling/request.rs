@@ -169,18 +169,15 @@ impl Chat {
 }
 
 impl Facts {
-    /// Reads what limits look at.
-    ///
-    /// # Errors
-    /// [`SamplingError::Params`]: there is no message.
-    pub(super) fn of(params: &Value) -> Result<Self, SamplingError> {
-        let said = said(params)?;
+    /// Reads what limits look at; whether the rest is usable, a client may see for itself.
+    pub(super) fn of(params: &Value) -> Self {
+        let said = params["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let hints = params["modelPreferences"]["hints"].as_array().into_iter().flatten();
         let mut opening = Sha256::new();
-        opening.update(said[0].to_string());
+        opening.update(said.first().map(Value::to_string).unwrap_or_default());
         opening.update([0]);
         opening.update(params["systemPrompt"].as_str().unwrap_or_default());
-        Ok(Self {
+        Self {
             hints: hints.filter_map(|hint| hint["name"].as_str()).map(str::to_owned).collect(),
             max_tokens: whole(&params["maxTokens"]),
             tools: match params["tools"].as_array() {
@@ -189,7 +186,7 @@ impl Facts {
             },
             rounds: rounds(said),
             opening: opening.finalize().into(),
-        })
+        }
     }
 }
 

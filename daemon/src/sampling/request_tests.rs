@@ -133,7 +133,7 @@ fn limits_see_hints_tokens_and_rounds() {
     let used = json!({ "type": "tool_use", "id": "c", "name": "t", "input": {} });
     let result = json!({ "type": "tool_result", "toolUseId": "c", "content": [] });
     let round = [said("assistant", used), said("user", json!([result]))];
-    let with = |messages: Vec<Value>| Facts::of(&json!({ "messages": messages })).expect("messages");
+    let with = |messages: Vec<Value>| Facts::of(&json!({ "messages": messages }));
     let mut messages = vec![said("user", text("?"))];
     assert_eq!(with(messages.clone()).rounds, 0);
     messages.extend(round.clone());
@@ -146,7 +146,7 @@ fn limits_see_hints_tokens_and_rounds() {
     assert_eq!(with(messages).rounds, 1);
     let params = json!({ "messages": [said("user", text("?"))], "maxTokens": 12.0, "tools": [{ "name": "t" }],
         "modelPreferences": { "hints": [{ "name": "a" }, {}, { "name": "b" }] } });
-    let facts = Facts::of(&params).expect("messages");
+    let facts = Facts::of(&params);
     assert_eq!(
         (facts.hints, facts.max_tokens, facts.tools),
         (vec!["a".into(), "b".into()], Some(12), Tools::Offered)

@@ -7,6 +7,7 @@ use super::launch::{Connection, Launched, Log, Process};
 use super::lifecycle::{Drain, Event};
 use super::status::ServerStatus;
 use super::supervisor::{Job, Shared, Supervisor};
+use super::wire::questions::Front;
 use super::wire::remote::RemoteWire;
 use super::wire::task::Wire;
 use super::wire::{EndReason, Fact, WireHandle, WireLimits};
@@ -53,10 +54,16 @@ pub(crate) struct Body {
 
 impl Body {
     /// Starts the connection on the pipes of `launched`.
-    pub(crate) fn start(launched: Launched, generation: Generation, shared: &Shared) -> (Self, WireHandle) {
+    pub(crate) fn start(
+        launched: Launched,
+        generation: Generation,
+        shared: &Shared,
+        front: &Front,
+    ) -> (Self, WireHandle) {
         let (facts_in, facts) = mpsc::channel(FACT_BACKLOG);
         let wire_stop = CancellationToken::new();
-        let limits = WireLimits { roots: shared.roots.clone(), ..WireLimits::default() };
+        let limits =
+            WireLimits { roots: shared.roots.clone(), front: front.clone(), ..WireLimits::default() };
         let (stop, tasks) = (wire_stop.clone(), &shared.tasks);
         let (wire, ended, silence) = match launched.connection {
             Connection::Pipes { stdin, stdout } => {

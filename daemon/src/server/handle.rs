@@ -4,13 +4,16 @@
 //! outlives generations, and breaker and slots live here for the same reason.
 
 use super::breaker::Breaker;
+use super::instances::{Extras, Instances};
 use super::lifecycle::{Drain, Failure, FailureKind, Phase, StopReason};
 use super::listing::Listing;
 use super::news::followers::Followers;
 use super::slots::Slots;
 use super::status::ServerStatus;
+use super::turns::Turns;
+use super::wire::questions::Front;
 use super::wire::{Fact, WireHandle};
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Sharing};
 use crate::names::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,6 +141,9 @@ pub struct ServerHandle {
     pub(crate) breaker: Breaker,
     pub(crate) slots: Slots,
     pub(crate) followers: Followers,
+    pub(crate) front: Front,
+    pub(crate) turns: Turns,
+    pub(crate) extras: Extras,
 }
 
 impl ServerHandle {
@@ -174,6 +180,41 @@ impl ServerHandle {
     /// The clients that follow its resources and log lines.
     pub fn followers(&self) -> &Followers {
         &self.followers
+    }
+
+    /// Whom the instance serves alone.
+    pub fn front(&self) -> &Front {
+        &self.front
+    }
+
+    /// The turns of its clients, where they take turns.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Has it restarted at once and does not wait; only a hint, lost when the queue is full.
+    pub fn restart_soon(&self) {
+        let (done, _) = oneshot::channel();
+        let _ = self.asks.try_send(Ask::Restart(Drain::Now, done));
+    }
+
+    /// This instance, as the first one, and all others of the server.
+    pub fn instances(&self) -> Instances {
+        Instances::of(self)
+    }
+
+    /// Who shares the server: as configured, or one instance for each client once it was seen to ask them
+    /// things.
+    pub fn sharing(&self) -> Sharing {
+        match self.config.borrow().sharing {
+            Sharing::Shared if self.asks().is_some() => Sharing::PerClient,
+            sharing => sharing,
+        }
+    }
+
+    /// What the server was seen to ask of clients.
+    pub fn asks(&self) -> Option<String> {
+        self.extras.shared().habits.asks(&self.name)
     }
 
     /// Everything the server says on its own from now on; a slow reader loses the oldest.

@@ -8,11 +8,14 @@
 //! Which [`Era`] a server belongs to is decided here and nowhere else.
 
 use super::pages::read_error;
+use super::wire::questions::Sampling;
 use super::wire::{Answer, Carrier, Progress, Request, WireError, WireHandle};
-use crate::config::ProtocolChoice;
+use crate::config::{ProtocolChoice, RemoteKind, ServerConfig, Sharing, TransportConfig};
 use crate::jsonrpc::era::{self, Era, INITIALIZE_REVISIONS, LATEST_INITIALIZE, PER_REQUEST};
 use crate::jsonrpc::splice::{Members, ObjectWriter};
 use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -112,38 +115,69 @@ fn asked(choice: &ProtocolChoice) -> Result<&'static str, HandshakeError> {
     }
 }
 
-/// What an instance can do for its server. Nothing else is declared: an instance cannot ask a client
-/// that it does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// Nothing.
-    Nothing,
-    /// `roots/list` has something to say.
-    Roots,
-}
+/// What an instance can do for its server: the `capabilities` of `initialize`, a JSON object. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer(Arc<str>);
 
 impl Offer {
-    /// By the JSON array that `roots/list` is answered with.
-    pub fn of_roots(roots: &str) -> Self {
-        if roots == "[]" { Self::Nothing } else { Self::Roots }
+    /// These capabilities.
+    pub fn of(capabilities: &RawValue) -> Self {
+        Self(Arc::from(capabilities.get()))
     }
 
-    fn capabilities(self) -> &'static str {
-        match self {
-            Self::Nothing => "{}",
-            Self::Roots => r#"{"roots":{}}"#,
+    /// By the JSON array that `roots/list` is answered with: nothing else can be asked of an instance that
+    /// cannot tell its clients apart.
+    pub fn of_roots(roots: &str) -> Self {
+        Self(Arc::from(if roots == "[]" { "{}" } else { r#"{"roots":{}}"# }))
+    }
+
+    /// By its configuration: where each question reaches the one client that it is about, everything is
+    /// offered; what that client lacks is declined then.
+    pub(super) fn by_config(config: &ServerConfig, roots: &str) -> Self {
+        let tied = match (&config.transport, config.sharing) {
+            (_, Sharing::PerClient | Sharing::Exclusive) => true,
+            (_, Sharing::PerRoot) => false,
+            // Questions come on the answer stream of the call that they are about.
+            (TransportConfig::Http(http), Sharing::Shared) => http.kind != RemoteKind::Sse,
+            (TransportConfig::Stdio(_), Sharing::Shared) => false,
+        };
+        match (tied, config.sampling.enabled) {
+            (false, _) => Self::of_roots(roots),
+            (true, true) => Self(Arc::from(ALL)),
+            (true, false) => Self(Arc::from(NO_SAMPLING)),
         }
     }
 }
 
+impl Offer {
+    /// With what the daemon itself can answer of requests for a model.
+    pub(super) fn and_sampling(self, own: Sampling) -> Self {
+        let raw = RawValue::from_string(self.0.as_ref().to_owned());
+        let (Ok(raw), false) = (raw, own == Sampling::None) else { return self };
+        let members = Members::parse(&raw).unwrap_or_default();
+        let declared = members.get("sampling").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let sampling = match own {
+            Sampling::Tools if declared.get("tools").is_none() => declared.with("tools", "{}"),
+            Sampling::None | Sampling::Text | Sampling::Tools if members.get("sampling").is_some() => {
+                return self;
+            }
+            Sampling::None | Sampling::Text | Sampling::Tools => ObjectWriter::default().finish(),
+        };
+        Self(Arc::from(members.with("sampling", sampling.get()).get()))
+    }
+}
+
+const ALL: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+const NO_SAMPLING: &str = r#"{"roots":{},"elicitation":{"form":{},"url":{}}}"#;
+
 /// Parameters of `initialize`.
-fn initialize_params(revision: &str, offer: Offer) -> Box<RawValue> {
+fn initialize_params(revision: &str, offer: &Offer) -> Box<RawValue> {
     let mut info = ObjectWriter::default();
     info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
     let mut params = ObjectWriter::default();
     params
         .string("protocolVersion", revision)
-        .member("capabilities", offer.capabilities())
+        .member("capabilities", &offer.0)
         .member("clientInfo", info.finish().get());
     params.finish()
 }
@@ -178,8 +212,34 @@ fn agreed(era: Era, revision: &'static str, members: &Members<'_>, info: Option<
     }
 }
 
-/// Finds the era of the server and agrees with it, within `budget`: `initialize` first; a server over
-/// HTTP that only knows requests which speak for themselves is asked with `server/discover`.
+/// What a server on pipes is asked first, as its last generation taught it. `initialize`, unless it refused
+/// that: some servers take the first request for the era of all, so a question of the other era needs a process
+/// of its own (rmcp 3.11).
+#[derive(Debug, Default)]
+pub struct FirstWord(AtomicBool);
+
+impl FirstWord {
+    fn is_discover(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, discover: Discover) {
+        self.0.store(discover == Discover::First, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Discover {
+    First,
+    IfRefused,
+}
+
+/// Longest wait for a server on pipes to say what it is, once it refused `initialize`.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// Finds the era of the server and agrees with it, within `budget`: `initialize` first; a server that refuses that
+/// as one does that only knows requests which speak for themselves is asked with `server/discover`. `first` is what
+/// earlier generations taught, and is told what this one did.
 ///
 /// # Errors
 /// [`HandshakeError`]; nothing more may be asked of this generation then.
@@ -188,25 +248,34 @@ fn agreed(era: Era, revision: &'static str, members: &Members<'_>, info: Option<
 pub async fn agree(
     wire: &WireHandle,
     choice: &ProtocolChoice,
-    offer: Offer,
+    offer: &Offer,
+    first: &FirstWord,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let begun = Instant::now();
-    match (choice, wire.carrier()) {
-        (ProtocolChoice::Revision(pinned), Carrier::Http) if pinned == PER_REQUEST => {
-            discover(wire, budget).await
+    let is_auto = match choice {
+        ProtocolChoice::Revision(pinned) if pinned == PER_REQUEST => return discover(wire, budget).await,
+        ProtocolChoice::Auto => true,
+        ProtocolChoice::Legacy | ProtocolChoice::Revision(_) => false,
+    };
+    if is_auto && wire.carrier() == Carrier::Pipes && first.is_discover() {
+        let outcome = discover(wire, budget).await;
+        if outcome.is_err() {
+            first.set(Discover::IfRefused);
         }
-        (ProtocolChoice::Auto, Carrier::Http) => match initialize(wire, choice, offer, budget).await {
-            Err(first) if first.names_other_era() => {
-                let left = budget.saturating_sub(begun.elapsed());
-                // The first refusal is about what most servers speak, and says more to a person.
-                discover(wire, left).await.map_err(|_| first)
-            }
-            outcome => outcome,
-        },
-        (ProtocolChoice::Auto | ProtocolChoice::Legacy | ProtocolChoice::Revision(_), _) => {
-            initialize(wire, choice, offer, budget).await
+        return outcome;
+    }
+    match initialize(wire, choice, offer, budget).await {
+        Err(refusal) if is_auto && refusal.names_other_era() => {
+            let left = budget.saturating_sub(begun.elapsed());
+            let left = if wire.carrier() == Carrier::Pipes { left.min(PROBE) } else { left };
+            let outcome = discover(wire, left).await;
+            // Found or not: the next generation is asked this first, and shows it.
+            first.set(Discover::First);
+            // The first refusal is about what most servers speak, and says more to a person.
+            outcome.map_err(|_| refusal)
         }
+        outcome => outcome,
     }
 }
 
@@ -240,7 +309,7 @@ fn read_discovery(result: &RawValue) -> Result<Agreed, HandshakeError> {
 async fn initialize(
     wire: &WireHandle,
     choice: &ProtocolChoice,
-    offer: Offer,
+    offer: &Offer,
     budget: Duration,
 ) -> Result<Agreed, HandshakeError> {
     let first = asked(choice)?;
@@ -260,7 +329,12 @@ async fn initialize(
     Ok(agreed)
 }
 
-async fn ask(wire: &WireHandle, revision: &str, offer: Offer, budget: Duration) -> Result<Answer, WireError> {
+async fn ask(
+    wire: &WireHandle,
+    revision: &str,
+    offer: &Offer,
+    budget: Duration,
+) -> Result<Answer, WireError> {
     let params = Some(initialize_params(revision, offer));
     // The wire's own limits, not a timer here: they know when the machine slept.
     let (idle, cap, progress) = (budget, budget, Progress::Unwanted);
@@ -289,7 +363,9 @@ fn other_revision(error: &RawValue, asked: &str, choice: &ProtocolChoice) -> Opt
         return None;
     }
     let offered = INITIALIZE_REVISIONS.into_iter().rev().find(|known| supported.iter().any(|s| s == known));
-    let about_revision = message.to_ascii_lowercase().contains("version");
+    // What is about the other era is not mended by an older revision of this one.
+    let about_revision =
+        message.to_ascii_lowercase().contains("version") && !refused(error).names_other_era();
     offered.or(about_revision.then_some(INITIALIZE_REVISIONS[0])).filter(|revision| *revision != asked)
 }
 
@@ -302,6 +378,23 @@ mod tests {
             r#"{{"protocolVersion":"{version}","serverInfo":{{"name":"s","version":"2","x":1}},"capabilities":{{"tools":{{}}}},"instructions":"use me"}}"#
         );
         RawValue::from_string(text).unwrap()
+    }
+
+    #[test]
+    fn sampling_is_declared_where_the_daemon_itself_can_answer() {
+        let declared = |before: &str, own| {
+            let raw = RawValue::from_string(before.to_owned()).unwrap();
+            Offer::of(&raw).and_sampling(own).0.to_string()
+        };
+        assert_eq!(declared("{}", Sampling::None), "{}");
+        assert_eq!(declared("{}", Sampling::Text), r#"{"sampling":{}}"#);
+        assert_eq!(declared(r#"{"roots":{}}"#, Sampling::Tools), r#"{"roots":{},"sampling":{"tools":{}}}"#);
+        assert_eq!(declared(r#"{"sampling":{"x":1}}"#, Sampling::Text), r#"{"sampling":{"x":1}}"#);
+        assert_eq!(
+            declared(r#"{"sampling":{"x":1}}"#, Sampling::Tools),
+            r#"{"sampling":{"x":1,"tools":{}}}"#
+        );
+        assert_eq!(declared(r#"{"sampling":{"tools":{}}}"#, Sampling::Tools), r#"{"sampling":{"tools":{}}}"#);
     }
 
     #[test]

@@ -1,22 +1,29 @@
 //! Which process serves which client of one server: one for all, one a client, one a project root.
 //!
-//! Owner: whoever runs the server. The first instance always exists and carries the catalogue; others
+//! Owner: the handle of the first instance. That one always exists and carries the catalogue; others
 //! are made by their first use and ended when their client leaves or the place is needed.
 //! Promise: never more than the limit besides the first; an instance with calls is never ended for
 //! another one. A std mutex, never held across an await. May not touch: the catalogue, sessions.
 
 use super::handle::{Apply, ServerHandle};
+use super::handshake::Offer;
 use super::lifecycle::StopReason;
 use super::listing::Listing;
-use super::supervisor::{Known, Shared, Supervisor};
+use super::shared::Shared;
+use super::supervisor::{Known, Supervisor};
+use super::wire::questions::Unasked;
 use crate::config::{ServerConfig, StartMode};
 use crate::jsonrpc::splice::{ObjectWriter, raw};
 use crate::names::ClientId;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
 
-/// Instances besides the first, by default.
-pub const DEFAULT_LIMIT: usize = 16;
+/// Instances for project roots besides the first.
+pub const MAX_ROOTS: usize = 16;
+
+/// Instances for clients besides the first.
+pub const MAX_CLIENTS: usize = 64;
 
 /// Whom an instance serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,12 +36,40 @@ pub enum InstanceKey {
     Root(PathBuf),
 }
 
+impl std::fmt::Display for InstanceKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Shared => f.write_str("all clients"),
+            Self::Client(client) => write!(f, "client {client}"),
+            Self::Root(root) => write!(f, "{}", root.display()),
+        }
+    }
+}
+
 /// Every place is taken by an instance with calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} instances are all in use")]
 pub struct InstancesFull {
     /// Instances besides the first.
     pub limit: usize,
+}
+
+/// What an instance that serves one client is told about it.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    /// What that client can be asked.
+    pub offer: Offer,
+    /// Where its questions go.
+    pub inbox: mpsc::Sender<Unasked>,
+}
+
+/// An instance, and whether it was made just now.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// It was there.
+    Known(ServerHandle),
+    /// It is new and was told nothing yet.
+    New(ServerHandle),
 }
 
 struct Extra {
@@ -48,45 +83,88 @@ struct Inner {
     extras: Vec<Extra>,
 }
 
-/// All instances of one server. Cheap to clone.
+/// The instances besides the first, kept by its handle. Cheap to clone.
 #[derive(Clone)]
-pub struct Instances {
-    first: ServerHandle,
-    shared: Shared,
-    limit: usize,
+pub struct Extras {
+    shared: Arc<Shared>,
     inner: Arc<Mutex<Inner>>,
 }
 
-impl Instances {
-    /// `first` runs already; at most `limit` more are made.
-    pub fn new(first: ServerHandle, shared: Shared, limit: usize) -> Self {
-        let inner = Inner { config: first.config(), extras: Vec::new() };
-        Self { first, shared, limit: limit.max(1), inner: Arc::new(Mutex::new(inner)) }
+impl std::fmt::Debug for Extras {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extras").finish_non_exhaustive()
+    }
+}
+
+impl Extras {
+    pub(super) fn new(config: Arc<ServerConfig>, shared: Shared) -> Self {
+        let inner = Inner { config, extras: Vec::new() };
+        Self { shared: Arc::new(shared), inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// The instance for `key`, made if need be; it starts with its first call.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// All instances of one server. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Instances {
+    first: ServerHandle,
+    roots: usize,
+    clients: usize,
+}
+
+impl Instances {
+    /// Those of the server whose first instance this is.
+    pub fn of(first: &ServerHandle) -> Self {
+        Self { first: first.clone(), roots: MAX_ROOTS, clients: MAX_CLIENTS }
+    }
+
+    /// As [`of`](Self::of), with at most `limit` besides the first.
+    #[cfg(test)]
+    pub(crate) fn limited(first: &ServerHandle, limit: usize) -> Self {
+        Self { roots: limit, clients: limit, ..Self::of(first) }
+    }
+
+    /// The instance for `key`, made if need be; it starts with its first call. `guest` is what a new one
+    /// is told about the client that it serves alone.
     ///
     /// # Errors
     /// [`InstancesFull`] when all places are taken by instances with calls.
-    pub fn get(&self, key: &InstanceKey) -> Result<ServerHandle, InstancesFull> {
-        if *key == InstanceKey::Shared {
-            return Ok(self.first.clone());
-        }
+    pub fn get(&self, key: &InstanceKey, guest: Option<&Guest>) -> Result<Found, InstancesFull> {
+        let limit = match key {
+            InstanceKey::Shared => return Ok(Found::Known(self.first.clone())),
+            InstanceKey::Client(_) => self.clients,
+            InstanceKey::Root(_) => self.roots,
+        };
         let mut inner = self.lock();
         if let Some(at) = inner.extras.iter().position(|extra| extra.key == *key) {
             let extra = inner.extras.remove(at);
             let handle = extra.handle.clone();
             inner.extras.push(extra);
-            return Ok(handle);
+            if let Some(guest) = guest {
+                // The client may be there by another connection than before.
+                handle.front().serve(handle.name().clone(), guest.inbox.clone());
+            }
+            return Ok(Found::Known(handle));
         }
-        if inner.extras.len() >= self.limit {
+        if inner.extras.len() >= limit {
             let idle = inner.extras.iter().position(|extra| is_idle(&extra.handle));
-            let at = idle.ok_or(InstancesFull { limit: self.limit })?;
+            let at = idle.ok_or(InstancesFull { limit })?;
             self.end(inner.extras.remove(at).handle);
         }
-        let handle = self.make(&inner.config, key);
+        let handle = self.make(&inner.config, key, guest);
         inner.extras.push(Extra { key: key.clone(), handle: handle.clone() });
-        Ok(handle)
+        Ok(Found::New(handle))
+    }
+
+    /// The instance for `key`, if there is one; its place in the order stays.
+    pub fn known(&self, key: &InstanceKey) -> Option<ServerHandle> {
+        match key {
+            InstanceKey::Shared => Some(self.first.clone()),
+            key => self.lock().extras.iter().find(|extra| extra.key == *key).map(|e| e.handle.clone()),
+        }
     }
 
     /// Ends the instance for `key`, e.g. when its client has left; the first one stays.
@@ -119,31 +197,44 @@ impl Instances {
                 Apply::InPlace => inner.extras.iter().map(|extra| extra.handle.clone()).collect(),
             }
         };
+        if apply == Apply::Restart {
+            // Another command may be another server.
+            self.first.extras.shared.habits.learn_asks(self.first.name(), None);
+        }
         self.first.reconfigure(config.clone(), apply).await;
         for handle in kept {
-            handle.reconfigure(config.clone(), apply).await;
+            handle.reconfigure(lazy(&config), apply).await;
         }
     }
 
-    fn make(&self, config: &ServerConfig, key: &InstanceKey) -> ServerHandle {
-        let config = Arc::new(ServerConfig { start: StartMode::Lazy, ..config.clone() });
+    fn make(&self, config: &ServerConfig, key: &InstanceKey, guest: Option<&Guest>) -> ServerHandle {
         // The first instance knows the catalogue; this one need not be started to learn it.
         let listing = self.first.listing().borrow().clone();
         let known = Known::Current(listing.unwrap_or_else(|| Arc::new(Listing::default())));
+        let shared = &*self.first.extras.shared;
         let roots = match key {
             InstanceKey::Root(root) => roots_of(root),
-            InstanceKey::Shared | InstanceKey::Client(_) => self.shared.roots.clone(),
+            InstanceKey::Shared | InstanceKey::Client(_) => shared.roots.clone(),
         };
-        Supervisor::start(config, known, Shared { roots, ..self.shared.clone() })
+        let offer = guest.map(|guest| guest.offer.clone());
+        let handle = Supervisor::start(lazy(config), known, Shared { roots, offer, ..shared.clone() });
+        if let Some(guest) = guest {
+            handle.front().serve(handle.name().clone(), guest.inbox.clone());
+        }
+        handle
     }
 
     fn end(&self, handle: ServerHandle) {
-        self.shared.tasks.spawn(async move { handle.stop(StopReason::Removed).await });
+        self.first.extras.shared.tasks.spawn(async move { handle.stop(StopReason::Removed).await });
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.first.extras.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn lazy(config: &ServerConfig) -> Arc<ServerConfig> {
+    Arc::new(ServerConfig { start: StartMode::Lazy, ..config.clone() })
 }
 
 fn is_idle(handle: &ServerHandle) -> bool {

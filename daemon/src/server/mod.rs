@@ -26,6 +26,7 @@ pub mod places;
 mod problem;
 pub(crate) mod refresh;
 pub mod remote;
+pub mod shared;
 pub mod shell_query;
 pub mod slots;
 pub mod spawn;
@@ -33,6 +34,7 @@ pub(crate) mod starting;
 pub mod status;
 pub mod supervisor;
 pub mod transport;
+pub mod turns;
 pub(crate) mod vitals;
 pub mod wire;
 

@@ -6,7 +6,7 @@
 
 use super::body::Body;
 use super::breaker::WasOpen;
-use super::handshake::{self, Agreed, HandshakeError, Offer};
+use super::handshake::{self, Agreed, FirstWord, HandshakeError, Offer};
 use super::health::Ping;
 use super::launch::{Ignition, Launched, Launcher};
 use super::lifecycle::{Event, Failure, Phase};
@@ -89,11 +89,12 @@ pub(crate) async fn introduce(
     wire: WireHandle,
     config: Arc<ServerConfig>,
     offer: Offer,
+    first: Arc<FirstWord>,
     budget: Duration,
     report: Reporter,
 ) -> Result<Introduced, IntroduceError> {
     let started = Instant::now();
-    let agreed = match handshake::agree(&wire, &config.protocol, offer, budget).await {
+    let agreed = match handshake::agree(&wire, &config.protocol, &offer, &first, budget).await {
         Ok(agreed) => agreed,
         Err(error) => {
             let error = handshake_failed(&wire, error);
@@ -182,7 +183,7 @@ impl Supervisor {
     pub(super) fn launched(&mut self, launched: Result<Launched, Failure>) {
         match launched {
             Ok(launched) => {
-                let (body, wire) = Body::start(launched, self.life.generation, &self.shared);
+                let (body, wire) = Body::start(launched, self.life.generation, &self.shared, &self.front);
                 info!(server = %self.name, generation = %self.life.generation, pid = body.pid, "server started");
                 self.status.send_modify(|status| {
                     status.pid = body.pid;
@@ -196,8 +197,11 @@ impl Supervisor {
                     None => {
                         let (config, report) =
                             (self.config.borrow().clone(), self.status.borrow().report.clone());
+                        let own = self.shared.offer.clone();
+                        let offer = own.unwrap_or_else(|| Offer::by_config(&config, &self.shared.roots));
+                        let offer = offer.and_sampling(self.front.sampling(&config));
                         let introducing =
-                            introduce(wire, config, Offer::of_roots(&self.shared.roots), self.budget, report);
+                            introduce(wire, config, offer, self.first.clone(), self.budget, report);
                         self.job = Some(Job::Introducing(Box::pin(introducing)));
                     }
                 }

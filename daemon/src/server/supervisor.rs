@@ -10,21 +10,25 @@ use super::body::{Body, EndOrder};
 use super::breaker::Breaker;
 use super::gate;
 use super::handle::{self, Apply, Ask, FACTS, NotReady, ORDERS, ServerFact, ServerHandle};
+use super::handshake::FirstWord;
 use super::health::{Ping, Verdict};
-use super::launch::{Launched, Launcher, Log};
+use super::instances::Extras;
+use super::launch::{Launched, Log};
 use super::lifecycle::{Action, Drain, Event, Failure, Life, Phase, Policy, Starts, StopReason};
 use super::listing::Listing;
 use super::news::News;
 use super::news::followers::Followers;
-use super::places::{Place, Places};
+use super::places::Place;
 use super::refresh::{Refresh, Refreshed};
+pub use super::shared::Shared;
 use super::slots::Slots;
 use super::starting::{self, IntroduceError, Introduced, Prepared};
 use super::status::{Exit, Reporter, ServerStatus};
+use super::turns::Turns;
+use super::wire::questions::Front;
 use super::wire::{EndReason, Fact, WireHandle};
 use crate::config::{ServerConfig, StartMode};
 use crate::names::{Generation, ServerName};
-use crate::tasks::TaskGroup;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
@@ -40,45 +44,6 @@ use tracing::{debug, error, info, warn};
 /// Longest time in a place among the starts: a few servers that hang must not keep all others from
 /// starting, and what is still starting then waits for something else than this machine.
 const PLACE_HELD: Duration = Duration::from_secs(10);
-
-/// What all supervisors share.
-#[derive(Clone)]
-pub struct Shared {
-    /// What runs servers.
-    pub launcher: Arc<dyn Launcher>,
-    /// Starts that may run at once.
-    pub places: Places,
-    /// Every task of every server; its stop signal stops all of them.
-    pub tasks: TaskGroup,
-    /// Time to end one server, from closing its stdin to proven death. Default 5 s.
-    pub stop_budget: Duration,
-    /// How long a restart waits for calls in flight. Default 30 s.
-    pub drain_limit: Duration,
-    /// Whether servers may be started at all.
-    pub starts: Starts,
-    /// What the instance answers to `roots/list`, a JSON array. Default `[]`: it has none to offer.
-    pub roots: Arc<str>,
-}
-
-impl Shared {
-    /// Default budgets and 4 starts at once.
-    pub fn new(launcher: Arc<dyn Launcher>, tasks: TaskGroup, starts: Starts) -> Self {
-        Self {
-            launcher,
-            places: Places::new(4),
-            tasks,
-            stop_budget: Duration::from_secs(5),
-            drain_limit: Duration::from_secs(30),
-            starts,
-            roots: Arc::from("[]"),
-        }
-    }
-
-    /// Changes how many servers may start at once.
-    pub fn set_places(&self, total: usize) {
-        self.places.set_total(total);
-    }
-}
 
 /// Whether the daemon's environment allows to start servers (`HERMES_SAFE_MODE`).
 pub fn safe_mode(env: &BTreeMap<String, String>) -> Starts {
@@ -137,6 +102,7 @@ pub struct Supervisor {
     pub(super) name: ServerName,
     pub(super) config: watch::Sender<Arc<ServerConfig>>,
     pub(super) shared: Shared,
+    pub(super) front: Front,
     pub(super) log: Arc<dyn Log>,
     pub(super) policy: Policy,
     pub(super) life: Life,
@@ -156,6 +122,8 @@ pub struct Supervisor {
     /// The place among the starts, held until the introduction is over or for [`PLACE_HELD`].
     pub(super) place: Option<Place>,
     pub(super) place_until: Instant,
+    /// What the server is asked first.
+    pub(super) first: Arc<FirstWord>,
     /// Budget of the start under way.
     pub(super) budget: Duration,
     /// The connection broke; this is the reason unless the exit report tells a better one in time.
@@ -204,6 +172,7 @@ impl Supervisor {
             body: None,
             place: None,
             place_until: Instant::now(),
+            first: Arc::default(),
             budget: Duration::ZERO,
             dying: None,
             refresh: Refresh::default(),
@@ -214,6 +183,7 @@ impl Supervisor {
             stop_waiters: Vec::new(),
             leaving: false,
             log,
+            front: Front::of(name.clone(), shared.models.clone()),
             shared,
         };
         let handle = ServerHandle {
@@ -227,6 +197,9 @@ impl Supervisor {
             breaker: supervisor.breaker.clone(),
             slots: supervisor.slots.clone(),
             followers: supervisor.followers.clone(),
+            turns: Turns::new(supervisor.name.clone(), supervisor.front.clone()),
+            front: supervisor.front.clone(),
+            extras: Extras::new(supervisor.config.borrow().clone(), supervisor.shared.clone()),
         };
         let tasks = supervisor.shared.tasks.clone();
         tasks.spawn(News::of(&handle).run(tasks.stop_signal()));

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::config::{StdioConfig, TransportConfig};
-use crate::server::instances::{InstanceKey, Instances, InstancesFull};
+use crate::server::instances::{Found, InstanceKey, Instances, InstancesFull};
+use crate::server::launch::Launcher;
 use crate::server::launch::{Ignition, Process, Survivors};
+use crate::server::places::Places;
 use crate::server::wire::{Answer, Progress, Request};
+use crate::tasks::TaskGroup;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -258,15 +261,7 @@ fn rig(script: Script, config: ServerConfig, known: Known) -> Rig {
             tokio::task::yield_now().await;
         }
     });
-    let shared = Shared {
-        launcher: Arc::new(FakeLauncher(fake.clone())),
-        places: Places::new(4),
-        tasks: TaskGroup::new(),
-        stop_budget: Duration::from_secs(5),
-        drain_limit: Duration::from_secs(30),
-        starts: Starts::Allowed,
-        roots: Arc::from("[]"),
-    };
+    let shared = Shared::new(Arc::new(FakeLauncher(fake.clone())), TaskGroup::new(), Starts::Allowed);
     let server = Supervisor::start(Arc::new(config), known, shared.clone());
     Rig { fake, server, shared }
 }
@@ -616,10 +611,14 @@ async fn waiting_for_a_start_place_is_not_charged_to_the_server() {
 async fn instances_are_made_by_use_bounded_and_never_ended_under_a_call() {
     let rig = rig(Script::default(), config(), Known::Nothing);
     rig.ready().await;
-    let instances = Instances::new(rig.server.clone(), rig.shared.clone(), 2);
+    let instances = Instances::limited(&rig.server, 2);
     let client = |n| InstanceKey::Client(crate::names::ClientId(n));
-    let one = instances.get(&client(1)).unwrap();
-    let two = instances.get(&client(2)).unwrap();
+    let made = |n| match instances.get(&client(n), None).unwrap() {
+        Found::New(handle) => handle,
+        Found::Known(_) => panic!("there was none"),
+    };
+    let (one, two) = (made(1), made(2));
+    assert!(matches!(instances.get(&client(2), None), Ok(Found::Known(_))));
     rig.settled().await;
     assert_eq!(rig.fake.spawns(), 1, "an instance starts with its first call");
     one.ready(deadline()).await.unwrap();
@@ -627,9 +626,9 @@ async fn instances_are_made_by_use_bounded_and_never_ended_under_a_call() {
     assert_eq!(rig.fake.alive.load(Ordering::Relaxed), 3);
     let busy_one = one.slots().acquire(crate::names::ClientId(1), deadline()).await.unwrap();
     let busy_two = two.slots().acquire(crate::names::ClientId(2), deadline()).await.unwrap();
-    assert_eq!(instances.get(&client(3)).unwrap_err(), InstancesFull { limit: 2 });
+    assert_eq!(instances.get(&client(3), None).unwrap_err(), InstancesFull { limit: 2 });
     drop(busy_two);
-    let three = instances.get(&client(3)).unwrap();
+    let three = made(3);
     assert_eq!(three.listing().borrow().as_ref().unwrap().tools.len(), 1, "the catalogue is known");
     rig.until("two is gone", |rig| rig.fake.alive.load(Ordering::Relaxed) == 2).await;
     assert!(one.live().is_some(), "the one with a call stays, although it was used earlier");

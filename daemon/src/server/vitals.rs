@@ -12,10 +12,12 @@ use super::refresh::{Changed, Refreshed};
 use super::status::Exit;
 use super::supervisor::Supervisor;
 use super::wire::{EndReason, Fact};
+use crate::config::{Sharing, TransportConfig};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::warn;
 
 /// Time for the exit report after the connection broke, so that status names the exit code.
 const EXIT_GRACE: Duration = Duration::from_millis(50);
@@ -94,10 +96,24 @@ impl Supervisor {
                 });
                 self.refresh.noticed(&declared.collect::<Vec<_>>());
             }
-            Fact::ResourceUpdated(_) | Fact::Declined(_) => {}
+            Fact::Declined(method) => self.asked_nobody(method),
+            Fact::ResourceUpdated(_) => {}
         }
         // Nobody subscribed is no error: the fact is for clients, and there may be none.
         let _ = self.facts.send(Arc::new(ServerFact { generation: self.life.generation, fact }));
+    }
+
+    /// A shared server asked for a client: from now on each client gets an instance of its own, which can
+    /// ask it.
+    fn asked_nobody(&mut self, method: &str) {
+        let config = self.config.borrow().clone();
+        let known = self.shared.habits.asks(&self.name);
+        // Over HTTP it is the stream that says whom a question is about; one without a call stays one.
+        let stdio = matches!(config.transport, TransportConfig::Stdio(_));
+        if config.sharing == Sharing::Shared && stdio && known.is_none() {
+            warn!(server = %self.name, method, "the server asks clients; each one gets an instance of its own from now on");
+            self.shared.habits.learn_asks(&self.name, Some(method));
+        }
     }
 
     pub(super) fn refreshed(&mut self, refreshed: Refreshed) {

@@ -151,13 +151,13 @@ impl Session {
     pub(super) fn ended_following(&mut self, named: &str, agreed: Agreed) {
         let known = self.subscriptions.has(named);
         if let Some(source) = self.subscriptions.ended(named, agreed) {
-            self.shared.calls.unfollow(self.facts.id, &source);
+            self.shared.calls.unfollow(self.facts.id, self.facts.id, &source);
         } else if !known
             && !self.modern.followed.has(named)
             && let Some(resource) = self.view.natives().resource(named)
         {
             // Let go while the request was open; the server may have heard of it after that.
-            self.shared.calls.unfollow(self.facts.id, &Source::of(&resource));
+            self.shared.calls.unfollow(self.facts.id, self.facts.id, &Source::of(&resource));
         }
         if agreed == Agreed::Yes && known {
             self.remember();
@@ -167,7 +167,7 @@ impl Session {
     /// `resources/unsubscribe`.
     pub(super) fn stop_following(&mut self, named: &str) {
         if let Some(source) = self.subscriptions.remove(named) {
-            self.shared.calls.unfollow(self.facts.id, &source);
+            self.shared.calls.unfollow(self.facts.id, self.facts.id, &source);
             self.remember();
         }
     }
@@ -177,9 +177,10 @@ impl Session {
     fn follow_on(&mut self) {
         let id = self.facts.id;
         let hidden = self.subscriptions.only_seen(|server| self.view.sees(server));
-        hidden.iter().for_each(|source| self.shared.calls.unfollow(id, source));
+        hidden.iter().for_each(|source| self.shared.calls.unfollow(id, id, source));
+        let caller = self.caller();
         for (named, source) in self.subscriptions.agreed() {
-            self.shared.calls.follow_on(id, named, source, &self.ears);
+            self.shared.calls.follow_on(&caller, id, named, source);
         }
         if !hidden.is_empty() {
             self.remember();

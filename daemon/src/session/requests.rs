@@ -5,21 +5,21 @@
 //! answers look ([`modern`]), what streams say ([`streams`](super::streams)).
 
 use super::batch::Batch;
-use super::follow::{Ears, notification};
+use super::follow::Ears;
 use super::methods::{self, Negotiated, Route};
 use super::modern::{self, Heard, Keep, Opening};
+use super::notices::progress_line;
 use super::outbox::HARD_LIMIT;
 use super::streams::{Filter, Known, MAX, Streams};
 use super::subscriptions::{Agreed, Begin, Subscriptions};
 use super::task::{Cancel, Finished, Session};
 use crate::call::follow::Source;
-use crate::call::running::{Running, request_digest};
+use crate::call::running::{Reach, Running, request_digest};
 use crate::call::{Asked, Caller, ToolCall};
 use crate::jsonrpc::era;
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::log_level::LogLevel;
 use crate::jsonrpc::reply::{INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Reply};
-use crate::jsonrpc::splice::Members;
 use crate::names::ClientId;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
@@ -51,6 +51,8 @@ pub(super) struct Modern {
     lingering: Option<(LogLevel, Instant)>,
     /// Streams that the client had at a daemon that is gone, by raw id.
     known: BTreeSet<String>,
+    /// The open calls, for questions of servers that serve this client alone; suspended ones too.
+    reaches: Vec<Reach>,
     /// `clientInfo` of the last request, raw.
     client: Option<Box<RawValue>>,
 }
@@ -64,6 +66,15 @@ impl Modern {
     /// The most verbose level that an open request wants.
     pub(super) fn level(&self) -> Option<LogLevel> {
         self.levels.keys().copied().chain(self.lingering.map(|(level, _)| level)).min()
+    }
+
+    /// The one call that is open; a question that came with no call can be about no other.
+    pub(super) fn only_call(&mut self) -> Option<Reach> {
+        self.reaches.retain(Reach::is_open);
+        match &*self.reaches {
+            [reach] => Some(reach.clone()),
+            _ => None,
+        }
     }
 
     /// When lines of a request that is over are not to be expected any more.
@@ -158,7 +169,7 @@ impl Session {
         let sink = Box::new(self.progress_sink(&call));
         let bytes = call.upstream.bytes();
         let client = self.facts.id;
-        let running = match &opening.state {
+        let mut running = match &opening.state {
             Some(state) => {
                 let request = request_digest(call.target, &call.name, &call.upstream);
                 match self.shared.calls.resume(state, client, &request) {
@@ -182,6 +193,10 @@ impl Session {
                 Running::begin(self.shared.calls.clone(), self.modern_caller(), call, &opening.capabilities)
             }
         };
+        if opening.state.is_none() {
+            self.modern.reaches.retain(Reach::is_open);
+            self.modern.reaches.push(running.reach());
+        }
         let (trigger, cancelled) = oneshot::channel::<()>();
         self.cancels.insert(id.key().clone(), Cancel { trigger, reason: running.reason() });
         self.quiet();
@@ -208,7 +223,7 @@ impl Session {
 
     /// This client, which can be asked in no way but its own.
     fn modern_caller(&self) -> Caller {
-        Caller { peer: None, inbox: None, ..self.caller() }
+        Caller { peer: None, ..self.caller() }
     }
 
     /// An open request that wanted log lines is over.
@@ -321,7 +336,7 @@ impl Session {
 
     fn stream_lets_go(&self, source: &Source) {
         if let Some(follower) = self.modern.follower {
-            self.shared.calls.unfollow(follower, source);
+            self.shared.calls.unfollow(self.facts.id, follower, source);
         }
     }
 
@@ -329,11 +344,12 @@ impl Session {
     pub(super) fn streams_follow_on(&mut self) {
         let Some(follower) = self.modern.follower else { return };
         for source in self.modern.followed.only_seen(|server| self.view.sees(server)) {
-            self.shared.calls.unfollow(follower, &source);
+            self.shared.calls.unfollow(self.facts.id, follower, &source);
         }
         let ears = Ears::of_streams(&self.outbox, &self.shared.calls, &self.modern.streams);
+        let caller = Caller { hearer: Some(ears), ..self.modern_caller() };
         for (named, source) in self.modern.followed.agreed() {
-            self.shared.calls.follow_on(follower, named, source, &ears);
+            self.shared.calls.follow_on(&caller, follower, named, source);
         }
     }
 
@@ -379,10 +395,4 @@ impl Session {
             }
         }
     }
-}
-
-/// A progress notification under the token the client gave (MCP 2025-11-25, Progress).
-fn progress_line(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
-    let params = Members::parse(params).ok()?.with("progressToken", token.get());
-    Some(notification("notifications/progress", &params))
 }

@@ -9,6 +9,8 @@ use super::announce::Announce;
 use super::asks::Asks;
 use super::batch::Batch;
 use super::clients::{ClientFacts, Named};
+pub use super::ended::Ended;
+use super::ended::hung_up;
 use super::follow::Ears;
 use super::inbound::{self, ClientMessage};
 use super::inbox::Inbox;
@@ -23,15 +25,15 @@ use crate::call::{Asked, Caller, Target, ToolCall};
 use crate::catalog::snapshot::{Catalog, View};
 use crate::jsonrpc::ids::{IdKey, RequestId};
 use crate::jsonrpc::reply::{INVALID_REQUEST, Reply};
-use crate::jsonrpc::splice::{Members, ObjectWriter};
+use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::ProfileName;
 use crate::server::news::hearer::Hearer;
+use crate::server::wire::questions::Unasked;
 use crate::store;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_proto::shim::envelope;
 use hermes_proto::shim::framing::{DEFAULT_MAX_LINE, Line, LineBuffer};
 use hermes_proto::shim::hello::{Hello, Only};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::future::Future;
@@ -67,31 +69,6 @@ const TOTAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Calls of one client at once; further ones are refused.
 const MAX_CALLS: usize = 1024;
-
-/// Why a session ended, for the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The client's side ended and everything was answered.
-    ClientDone,
-    /// The socket broke.
-    Broken,
-    /// The client did not read its answers.
-    NotReading,
-    /// The daemon stops.
-    Stopping,
-}
-
-impl Ended {
-    /// For the log.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::ClientDone => "the client is done",
-            Self::Broken => "the socket broke",
-            Self::NotReading => "the client does not read",
-            Self::Stopping => "the daemon stops",
-        }
-    }
-}
 
 pub(super) type CallFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
@@ -227,10 +204,7 @@ impl Session {
                     self.message(message, None);
                     self.take_lines();
                 }
-                asked = self.inbox.next() => {
-                    let caller = self.caller();
-                    self.inbox.begin(asked, self.shared.calls.clone(), caller);
-                }
+                asked = self.inbox.next() => self.asked(asked),
                 changed = self.catalog.changed() => match changed {
                     Ok(()) => self.catalog_changed(),
                     Err(_) => break Ended::Stopping,
@@ -445,6 +419,16 @@ impl Session {
         }));
     }
 
+    /// A question of a server that serves this client alone.
+    fn asked(&mut self, asked: Unasked) {
+        let (calls, caller) = (self.shared.calls.clone(), self.caller());
+        match self.modern.only_call() {
+            // Such a client can be asked only by the end of a request.
+            Some(call) => call.asked(asked, calls, caller),
+            None => self.inbox.begin(asked, calls, caller),
+        }
+    }
+
     /// This client, for a call or a question.
     pub(super) fn caller(&self) -> Caller {
         let peer: Arc<dyn Peer> = Arc::new(self.asks.clone());
@@ -480,30 +464,6 @@ impl Session {
             (None, None) => {}
         }
     }
-
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) {
-        if method != "notifications/cancelled" {
-            return; // initialized, roots/list_changed and unknown ones change nothing here
-        }
-        let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
-        let Some(key) = members.get("requestId").and_then(|raw| IdKey::parse(raw).ok()) else {
-            return;
-        };
-        if let Some(cancel) = self.cancels.remove(&key) {
-            if let Some(reason) = members.text("reason") {
-                let _ = cancel.reason.set(reason.into_owned());
-            }
-            let _ = cancel.trigger.send(());
-        }
-        self.close_stream(&key);
-    }
-}
-
-/// Whether the peer has closed both directions of its socket, not only its sending one.
-fn hung_up(stream: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(stream, PollFlags::empty())];
-    let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-    polled.is_ok_and(|ready| ready > 0) && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 async fn parsed(parsing: &mut Option<JoinHandle<Option<ClientMessage>>>) -> Option<ClientMessage> {

@@ -113,7 +113,7 @@ impl Work<'_> {
             Err(error) => return Ok(failed(&error)),
         };
         let note = match (&exact, old) {
-            (Some(_), _) => "the file is again as it was before".to_owned(),
+            (Some(_), _) => "all that was written into it is taken back".to_owned(),
             (None, Some(record)) => format!("the file changed since; {} move back", list(&record.replaced)),
             (None, None) => "the servers below `hermesd.mcp_servers` move back to `mcp_servers`".to_owned(),
         };

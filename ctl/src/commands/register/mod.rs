@@ -374,7 +374,7 @@ fn undo_note(is_exact: bool, goes: bool, old: Option<&Record>) -> String {
     match (is_exact, goes, back.is_empty()) {
         (true, true, _) => "the file was made by hermesctl and is removed".to_owned(),
         (true, false, false) => format!("{} come back", list(back)),
-        (true, false, true) => "the file is again as it was before".to_owned(),
+        (true, false, true) => "all that was written into it is taken back".to_owned(),
         (false, _, false) => {
             format!("the file changed since; {} do not come back, a copy is kept", list(back))
         }

@@ -2,7 +2,7 @@
 //!
 //! Pure. A home that is not the default gets units of its own name, so that two homes never share one.
 
-use crate::cli::ServiceManager;
+use crate::cli_service::ServiceManager;
 use crate::failure::Failure;
 use hermes_proto::endpoint::Home;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use super::change::{Found, found};
 use super::manager::State;
 use super::{Place, files, shown};
-use crate::cli::ServiceManager;
+use crate::cli_service::ServiceManager;
 use crate::commands::{Context, Format};
 use crate::failure::{Done, Failure};
 use crate::render::text;

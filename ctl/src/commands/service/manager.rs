@@ -3,7 +3,7 @@
 //! Promise: every order is a plain list of words that can be shown before it is given; answers are
 //! read by name, and what is not there is `None`.
 
-use crate::cli::ServiceManager;
+use crate::cli_service::ServiceManager;
 use crate::failure::Failure;
 use std::process::{Command, Output, Stdio};
 

@@ -10,7 +10,7 @@ mod manager;
 
 use super::{Context, config};
 use crate::beside;
-use crate::cli::{ServiceAction, ServiceManager};
+use crate::cli_service::{ServiceAction, ServiceManager};
 use crate::failure::{Done, Failure};
 use files::{File, Folders};
 use manager::Manager;

@@ -153,6 +153,7 @@ impl Core {
         match taken {
             Ok(tie) => {
                 self.questions.begin(id.to_owned(), key, tie, answered);
+                self.count_questions();
                 Ok(())
             }
             Err(Untaken::Busy) => Err(Reply::error(INTERNAL_ERROR, "too many questions are open")),
@@ -168,7 +169,12 @@ impl Core {
     /// A question is over: the line for the server.
     pub(super) fn settled(&mut self, settled: Settled) -> Option<Vec<u8>> {
         self.pending.settled(settled.tie, Instant::now());
+        self.count_questions();
         settled.line
+    }
+
+    fn count_questions(&self) {
+        self.stats.asking.store(self.questions.len(), Ordering::Relaxed);
     }
 
     fn taken_back(&mut self, params: &RawValue) {

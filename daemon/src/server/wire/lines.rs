@@ -2,6 +2,7 @@
 //!
 //! Pure. Every request carries our id and our progress token, whatever the client chose.
 
+use crate::jsonrpc::era::meta;
 use crate::jsonrpc::splice::{self, Members, ObjectWriter};
 use serde_json::value::RawValue;
 
@@ -25,27 +26,25 @@ pub(super) fn request_line(id: u64, method: &str, params: Option<&RawValue>, wit
 /// The line of one request that says for itself who asks and in which revision (2026-07-28, `_meta`).
 pub(super) fn per_request_line(id: u64, method: &str, params: Option<&RawValue>, revision: &str) -> Vec<u8> {
     let members = params.and_then(|params| Members::parse(params).ok()).unwrap_or_default();
-    let meta = members.get("_meta").and_then(|meta| Members::parse(meta).ok()).unwrap_or_default();
+    let about = members.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
     let mut quoted = String::new();
     splice::push_string(&mut quoted, revision);
     let mut info = ObjectWriter::default();
     info.string("name", "hermesd").string("version", env!("CARGO_PKG_VERSION"));
     let mut out = ObjectWriter::with_capacity(256);
-    let ours = ["progressToken", REVISION_KEY, CLIENT_KEY, CAPABILITIES_KEY];
-    for (name, value) in meta.iter().filter(|(name, _)| !ours.contains(name)) {
+    let ours = ["progressToken", meta::REVISION, meta::CLIENT, meta::CAPABILITIES];
+    for (name, value) in about.iter().filter(|(name, _)| !ours.contains(name)) {
         out.member(name, value.get());
     }
+    // A call says what its client can be asked; nobody answers for what the daemon asks by itself.
+    let can = about.get(meta::CAPABILITIES).map_or("{}", RawValue::get);
     out.member("progressToken", &id.to_string())
-        .member(REVISION_KEY, &quoted)
-        .member(CLIENT_KEY, info.finish().get())
-        .member(CAPABILITIES_KEY, "{}");
+        .member(meta::REVISION, &quoted)
+        .member(meta::CLIENT, info.finish().get())
+        .member(meta::CAPABILITIES, can);
     let params = members.with("_meta", out.finish().get());
     request_line(id, method, Some(&params), false)
 }
-
-const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
-const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// The line of one request whose params have the one-digit place of our token at `hole`.
 pub(super) fn line_with_hole(id: u64, method: &str, params: &RawValue, hole: usize) -> Vec<u8> {

@@ -10,6 +10,7 @@ mod core;
 mod error;
 pub mod inbound;
 mod lines;
+mod modern;
 pub mod pending;
 pub mod questions;
 pub mod remote;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use error::{Delivery, HttpRefusal, HttpSeen, WireError};
 
+use super::turns::Pass;
 use crate::jsonrpc::era::Era;
 use crate::names::Generation;
 use questions::{BACKLOG, Front, Question};
@@ -104,6 +106,8 @@ pub struct WireStats {
     pub dropped_news: AtomicU64,
     /// Requests without an outcome yet.
     pub in_flight: AtomicU32,
+    /// Questions of the server without an answer yet.
+    pub asking: AtomicU32,
     /// Kind and sample of the last noise.
     pub noise: Mutex<Option<inbound::Noise>>,
     /// The last HTTP answer of a remote server that was no success.
@@ -174,6 +178,7 @@ enum Order {
         done: oneshot::Sender<Result<Answer, WireError>>,
         events: Option<mpsc::Sender<Box<RawValue>>>,
         asks: Option<mpsc::Sender<Question>>,
+        keep: Option<Pass>,
     },
     Notify {
         method: &'static str,
@@ -261,22 +266,28 @@ impl WireHandle {
     /// # Errors
     /// [`WireError::QueueFull`] and [`WireError::Gone`] with [`Delivery::NotWritten`]: nothing was sent.
     pub fn request(&self, request: Request) -> Result<InFlight, WireError> {
-        self.ask(request, None, None)
+        self.ask(request, None, None, None)
     }
 
     /// As [`request`](Self::request), for a client's call: what the server asks on its answer stream is
     /// yielded as [`CallEvent::Asked`]. Where the params hold `_meta.progressToken` already, the one byte
-    /// at `hole`, a digit, is replaced by the wire's own token. Saves reading large params again.
+    /// at `hole`, a digit, is replaced by the wire's own token. Saves reading large params again. `keep` is
+    /// dropped when the server has answered, also after the caller gave up, or when the connection ends.
     ///
     /// # Errors
     /// As [`request`](Self::request).
-    pub fn call(&self, request: Request, hole: Option<usize>) -> Result<InFlight, WireError> {
+    pub fn call(
+        &self,
+        request: Request,
+        hole: Option<usize>,
+        keep: Option<Pass>,
+    ) -> Result<InFlight, WireError> {
         // On pipes nothing says to which request a question belongs.
         let asks = match self.carrier {
             Carrier::Http => Some(mpsc::channel(BACKLOG)),
             Carrier::Pipes => None,
         };
-        self.ask(request, hole, asks)
+        self.ask(request, hole, asks, keep)
     }
 
     fn ask(
@@ -284,6 +295,7 @@ impl WireHandle {
         request: Request,
         hole: Option<usize>,
         asks: Option<(mpsc::Sender<Question>, mpsc::Receiver<Question>)>,
+        keep: Option<Pass>,
     ) -> Result<InFlight, WireError> {
         let (done, outcome) = oneshot::channel();
         let (events, progress) = match request.progress {
@@ -294,7 +306,7 @@ impl WireHandle {
             Progress::Unwanted => (None, None),
         };
         let (asks, asked) = asks.unzip();
-        self.send(Order::Request { request, hole, done, events, asks })?;
+        self.send(Order::Request { request, hole, done, events, asks, keep })?;
         let (orders, gone) = (self.orders.clone(), self.gone.clone());
         Ok(InFlight { outcome, progress, asked, held: None, orders, gone, finished: false })
     }

@@ -3,6 +3,7 @@
 //! Pure: `now` is a parameter. Ids are never reused within a generation
 //! (MCP 2025-11-25, Requests).
 
+use super::super::turns::Pass;
 use super::questions::{Question, Tie, Untaken};
 use super::{Answer, Delivery, WireError};
 use serde_json::value::RawValue;
@@ -20,6 +21,8 @@ pub struct Entry {
     done: oneshot::Sender<Result<Answer, WireError>>,
     events: Option<mpsc::Sender<Box<RawValue>>>,
     asks: Option<mpsc::Sender<Question>>,
+    /// Held until the server has answered.
+    keep: Option<Pass>,
     /// Questions on its own stream that are open.
     asking: u32,
     /// Since when its clock stands still.
@@ -80,11 +83,13 @@ pub struct Pending {
     check_at: Option<Instant>,
     /// Open questions that belong to no request, and so to all.
     asking: u32,
+    /// What is held for requests that were given up and that the server may still work on.
+    owed: HashMap<u64, Pass>,
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { entries: HashMap::new(), next_id: 1, check_at: None, asking: 0 }
+        Self { entries: HashMap::new(), next_id: 1, check_at: None, asking: 0, owed: HashMap::new() }
     }
 }
 
@@ -97,6 +102,8 @@ pub struct NewEntry {
     pub events: Option<mpsc::Sender<Box<RawValue>>>,
     /// Where questions go that the server asks on its answer stream, if its caller can be asked.
     pub asks: Option<mpsc::Sender<Question>>,
+    /// What is held until the server has answered, if anything is.
+    pub keep: Option<Pass>,
     /// Idle limit.
     pub idle: Duration,
     /// Absolute limit.
@@ -114,6 +121,7 @@ impl Pending {
             done: new.done,
             events: new.events,
             asks: new.asks,
+            keep: new.keep,
             asking: 0,
             stopped: (self.asking > 0).then_some(now),
             accepted: now,
@@ -204,6 +212,7 @@ impl Pending {
     /// Gives request `id` its outcome. `false`: it is not open, so this answer is a stray.
     pub fn finish(&mut self, id: u64, outcome: Result<Answer, WireError>) -> bool {
         let Some(entry) = self.entries.remove(&id) else {
+            self.forgive(id);
             return false;
         };
         // The caller may have gone a moment ago; then the answer is dropped as a late one.
@@ -286,7 +295,15 @@ impl Pending {
         if let Some(error) = error {
             let _ = entry.done.send(Err(error));
         }
+        if let (Some(keep), Delivery::MaybeWritten) = (entry.keep, delivery) {
+            self.owed.insert(id, keep);
+        }
         entry.cancellable
+    }
+
+    /// The server owes no answer to a request that was given up.
+    pub fn forgive(&mut self, id: u64) {
+        self.owed.remove(&id);
     }
 
     /// Fails everything; `unwritten` says of an id whether no byte of it has left.
@@ -307,7 +324,15 @@ mod tests {
         let (done, outcome) = oneshot::channel();
         let secs = Duration::from_secs;
         (
-            NewEntry { done, events: None, asks: None, idle: secs(idle), cap: secs(cap), cancellable: true },
+            NewEntry {
+                done,
+                events: None,
+                asks: None,
+                keep: None,
+                idle: secs(idle),
+                cap: secs(cap),
+                cancellable: true,
+            },
             outcome,
         )
     }

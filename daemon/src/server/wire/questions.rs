@@ -5,6 +5,7 @@
 //! one that the server takes back ends at the client too; no client hears a question that is not provably
 //! about it. May not touch: who the clients are.
 
+use crate::config::ServerConfig;
 use crate::jsonrpc::ids::IdKey;
 use crate::jsonrpc::reply::{INTERNAL_ERROR, Reply};
 use crate::jsonrpc::splice;
@@ -13,7 +14,7 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions of one generation that may be open; further ones are declined at once.
@@ -36,12 +37,40 @@ pub struct Question {
 /// A question outside of any call, and which server asks.
 pub type Unasked = (ServerName, Question);
 
-/// The one client that an instance serves at the moment, if there is one. Cheap to clone.
+/// Whom questions of an instance are about that came with no call. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Front(Arc<Mutex<Option<Served>>>);
+pub struct Front {
+    /// The one client that the instance serves at the moment, if there is one.
+    served: Arc<Mutex<Option<Served>>>,
+    /// The instance's server, and who answers it where a model is wanted and no client can be meant.
+    models: Option<(ServerName, Arc<dyn Models>)>,
+}
 
 /// The server of the instance, and where its client takes questions.
 type Served = (ServerName, mpsc::Sender<Unasked>);
+
+/// Answers requests for a model that are about no client in particular.
+pub trait Models: std::fmt::Debug + Send + Sync {
+    /// What can be answered for `server` now.
+    fn offer(&self, server: &ServerConfig) -> Sampling;
+
+    /// Takes the request, or gives it back where nothing can be answered for `server`. Returns at once.
+    ///
+    /// # Errors
+    /// The request.
+    fn take(&self, server: &ServerName, question: Question) -> Result<(), Question>;
+}
+
+/// What can be answered of requests for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// None.
+    None,
+    /// Those without tools.
+    Text,
+    /// All.
+    Tools,
+}
 
 /// Why nobody took a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,23 +84,46 @@ pub(super) enum Untaken {
 }
 
 impl Front {
+    /// Serves nobody in particular; `models` answers `server` where a model is wanted.
+    pub fn of(server: ServerName, models: Option<Arc<dyn Models>>) -> Self {
+        Self { served: Arc::default(), models: models.map(|models| (server, models)) }
+    }
+
     /// From now on the instance of `server` serves the client behind `to` alone.
     pub fn serve(&self, server: ServerName, to: mpsc::Sender<Unasked>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((server, to));
+        *self.served() = Some((server, to));
     }
 
     /// From now on it serves nobody in particular.
     pub fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.served() = None;
+    }
+
+    /// What the daemon itself can answer for a server with this configuration.
+    pub(crate) fn sampling(&self, server: &ServerConfig) -> Sampling {
+        self.models.as_ref().map_or(Sampling::None, |(_, models)| models.offer(server))
     }
 
     pub(super) fn ask(&self, question: Question) -> Result<(), Untaken> {
-        let front = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (server, to) = front.as_ref().ok_or(Untaken::Nobody)?;
+        let served = self.served();
+        let Some((server, to)) = served.as_ref() else {
+            drop(served);
+            // What a model is asked shows nothing of any client but to the server that asks.
+            return match &self.models {
+                Some((server, models)) if &*question.method == "sampling/createMessage" => {
+                    models.take(server, question).map_err(|_| Untaken::Nobody)
+                }
+                Some(_) | None => Err(Untaken::Nobody),
+            };
+        };
         to.try_send((server.clone(), question)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Untaken::Busy,
             mpsc::error::TrySendError::Closed(_) => Untaken::Gone,
         })
+    }
+
+    fn served(&self) -> MutexGuard<'_, Option<Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,6 +161,11 @@ impl std::fmt::Debug for Questions {
 impl Questions {
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// How many have no answer.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.open.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether one more may be asked under this id.

@@ -8,10 +8,15 @@
 use super::core::Core;
 use super::inbound::{self, Inbound};
 use super::lines::{cancelled, line_with_hole, notification_line, request_line};
+use super::modern::Modern;
 use super::pending::{NewEntry, Over};
 use super::questions::Settled;
-use super::{Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits};
+use super::{
+    Answer, Carrier, Delivery, EndReason, Ends, Fact, Order, Request, WireError, WireHandle, WireLimits,
+};
+use crate::jsonrpc::era::Era;
 use crate::jsonrpc::outbound::Outbound;
+use crate::jsonrpc::splice::ObjectWriter;
 use crate::names::Generation;
 use crate::tasks::TaskGroup;
 use hermes_proto::shim::envelope;
@@ -53,6 +58,8 @@ pub struct Wire {
     lines: LineBuffer,
     out: Outbound,
     parsing: Option<JoinHandle<Option<Inbound>>>,
+    /// Requests speak for themselves; `None`: a session was opened, or will be.
+    modern: Option<Modern>,
 }
 
 /// What makes one round of the loop.
@@ -93,6 +100,7 @@ impl Wire {
             core: Core::new(facts, stats, limits),
             out: Outbound::default(),
             parsing: None,
+            modern: None,
         };
         (handle, tasks.spawn(wire.run()))
     }
@@ -222,6 +230,8 @@ impl Wire {
     }
 
     fn message(&mut self, message: Inbound) {
+        let said = self.modern.as_mut().map(|modern| modern.heard(&message)).unwrap_or_default();
+        said.into_iter().for_each(|line| self.out.push(None, line));
         let reply = self.core.message(None, message);
         if let Some(reply) = reply.filter(|_| self.out.bytes() <= REPLY_BACKLOG) {
             self.out.push(None, reply);
@@ -230,7 +240,7 @@ impl Wire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole, done, events, asks } => {
+            Order::Request { request, hole, done, events, asks, keep } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -240,18 +250,26 @@ impl Wire {
                     return;
                 }
                 let Request { method, params, idle, cap, progress: _ } = request;
+                let wish = self.modern.as_mut().and_then(|modern| modern.wish(&method, params.as_deref()));
+                if let Some(lines) = wish {
+                    lines.into_iter().for_each(|line| self.out.push(None, line));
+                    let _ = done.send(Ok(Answer::Result(ObjectWriter::default().finish())));
+                    return;
+                }
                 let cancellable = method != "initialize";
-                let entry = NewEntry { done, events, asks, idle, cap, cancellable };
+                let entry = NewEntry { done, events, asks, keep, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
-                let line = match (params, hole) {
-                    (Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),
-                    (params, _) => request_line(id, &method, params.as_deref(), cancellable),
+                let line = match (&mut self.modern, params, hole) {
+                    (Some(modern), params, _) => modern.line(id, &method, params.as_deref()),
+                    (None, Some(params), Some(hole)) => line_with_hole(id, &method, &params, hole),
+                    (None, params, _) => request_line(id, &method, params.as_deref(), cancellable),
                 };
                 self.out.push(Some(id), line);
             }
             Order::Notify { method, params } => self.notify(method, params.as_deref()),
-            // A pipe carries no such word.
-            Order::Agreed { .. } => {}
+            Order::Agreed { revision, era } => {
+                self.modern = (era == Era::PerRequest).then(|| Modern::new(revision));
+            }
             Order::Cancel { reason } => {
                 for id in self.core.pending.abandoned() {
                     self.give_up(id, &Over::Abandoned, &reason);

@@ -9,7 +9,7 @@
 mod ended;
 mod flight;
 mod session;
-mod wishes;
+pub(super) mod wishes;
 
 use super::core::Core;
 use super::inbound::Inbound;
@@ -259,7 +259,7 @@ impl RemoteWire {
 
     fn order(&mut self, order: Order) {
         match order {
-            Order::Request { request, hole, done, events, asks } => {
+            Order::Request { request, hole, done, events, asks, keep } => {
                 if done.is_closed() {
                     return; // its caller went before anything was written
                 }
@@ -280,7 +280,7 @@ impl RemoteWire {
                     return;
                 }
                 let cancellable = method != "initialize";
-                let entry = NewEntry { done, events, asks, idle, cap, cancellable };
+                let entry = NewEntry { done, events, asks, keep, idle, cap, cancellable };
                 let id = self.core.pending.insert(entry, Instant::now());
                 self.accept(id, method, params, hole);
             }
@@ -313,6 +313,7 @@ impl RemoteWire {
         let cancellable = self.core.pending.end(id, over, delivery, Instant::now());
         // Its connection closes with it; from 2026-07-28 on that is the cancellation.
         self.forget(id);
+        self.core.pending.forgive(id);
         if !unwritten && cancellable && self.session.is_told_of_cancellations() {
             self.notify("notifications/cancelled", Some(&super::lines::cancelled(id, reason)));
         }

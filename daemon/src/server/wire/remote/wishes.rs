@@ -23,7 +23,7 @@ const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 /// What is wanted of a server besides answers.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(in crate::server::wire) struct Wishes {
     /// What it can tell, as a filter of `subscriptions/listen`; `None`: it has no handshake-less news.
     lists: Option<Box<RawValue>>,
     /// It has log lines.
@@ -34,7 +34,7 @@ pub(super) struct Wishes {
 
 /// What a request that is a wish comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(in crate::server::wire) enum Wish {
     /// The stream has to say it.
     Stream,
     /// Later requests say it.
@@ -43,7 +43,7 @@ pub(super) enum Wish {
 
 impl Wishes {
     /// By the answer to `server/discover`.
-    pub(super) fn discovered(&mut self, discovery: &RawValue) {
+    pub(in crate::server::wire) fn discovered(&mut self, discovery: &RawValue) {
         let members = Members::parse(discovery).unwrap_or_default();
         let capabilities =
             members.get("capabilities").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Wishes {
     }
 
     /// Takes a request of the older revisions that is a wish; `None`: it is none.
-    pub(super) fn take(&mut self, method: &str, params: Option<&RawValue>) -> Option<Wish> {
+    pub(in crate::server::wire) fn take(&mut self, method: &str, params: Option<&RawValue>) -> Option<Wish> {
         let members = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
         match method {
             "resources/subscribe" => {
@@ -86,7 +86,7 @@ impl Wishes {
     }
 
     /// The params of `subscriptions/listen`; `None`: there is nothing to listen for.
-    pub(super) fn listen(&self) -> Option<Box<RawValue>> {
+    pub(in crate::server::wire) fn listen(&self) -> Option<Box<RawValue>> {
         let empty = ObjectWriter::default().finish();
         let mut filter = self.lists.as_ref().unwrap_or(&empty).clone();
         if !self.followed.is_empty() {
@@ -102,7 +102,11 @@ impl Wishes {
 
     /// `params` of a request, with the level from which on its log lines are wanted. Nobody said: those that the older
     /// revisions would give.
-    pub(super) fn with_level(&self, method: &str, params: Option<&RawValue>) -> Option<Box<RawValue>> {
+    pub(in crate::server::wire) fn with_level(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Option<Box<RawValue>> {
         if !self.logs || !matches!(method, "tools/call" | "resources/read" | "prompts/get") {
             return None;
         }
