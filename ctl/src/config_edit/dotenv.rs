@@ -1,6 +1,6 @@
 //! Variables of `.env`: which are there, and a text with some of them set.
 //!
-//! Pure but for [`write`]. Promise: every other line stays byte for byte; what is written reads back
+//! Pure but for [`write()`]. Promise: every other line stays byte for byte; what is written reads back
 //! as the same value by hermesd and by Python's reader; values show in no error. May not touch:
 //! config.yaml.
 

@@ -1,6 +1,6 @@
 //! `top`: everything at a glance, live, with the few actions that are needed in a hurry.
 //!
-//! [`state`], [`keys`], [`draw`], [`history`] and [`line`] are pure; [`feed`] hears the daemon, [`screen`]
+//! [`state`], [`keys`], [`draw`], [`history`] and [`mod@line`] are pure; [`feed`] hears the daemon, [`screen`]
 //! owns the terminal, and the loop here only waits, hands on and draws.
 
 pub mod draw;

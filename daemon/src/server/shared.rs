@@ -2,7 +2,7 @@
 //!
 //! Owner: `boot` makes one. May not touch: any one server.
 
-use super::handshake::Offer;
+use super::handshake::{FirstWord, Offer};
 use super::launch::Launcher;
 use super::lifecycle::Starts;
 use super::places::Places;
@@ -60,6 +60,8 @@ pub struct Shared {
     pub roots: Arc<str>,
     /// What an instance declares that serves one client; `None`: what its configuration allows.
     pub offer: Option<Offer>,
+    /// What earlier generations of the instances of one server taught about its era; `None`: nothing yet.
+    pub first: Option<Arc<FirstWord>>,
     /// What was learned about how servers behave.
     pub habits: Arc<dyn Habits>,
     /// Who answers requests for a model that are about no client in particular; `None`: nobody.
@@ -78,6 +80,7 @@ impl Shared {
             starts,
             roots: Arc::from("[]"),
             offer: None,
+            first: None,
             habits: Arc::new(Forgetful::default()),
             models: None,
         }

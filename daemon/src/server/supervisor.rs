@@ -151,6 +151,7 @@ impl Supervisor {
             Known::Stale(listing) | Known::Current(listing) => Some(listing),
         };
         let log = shared.launcher.log(&name);
+        let first = shared.first.clone().unwrap_or_default();
         let mut status = ServerStatus::new(name.clone(), life.phase.clone(), log.clone());
         status.listing.clone_from(&listing);
         let supervisor = Self {
@@ -172,7 +173,7 @@ impl Supervisor {
             body: None,
             place: None,
             place_until: Instant::now(),
-            first: Arc::default(),
+            first: first.clone(),
             budget: Duration::ZERO,
             dying: None,
             refresh: Refresh::default(),
@@ -184,7 +185,8 @@ impl Supervisor {
             leaving: false,
             log,
             front: Front::of(name.clone(), shared.models.clone()),
-            shared,
+            // Its further instances start with what this one knows.
+            shared: Shared { first: Some(first), ..shared },
         };
         let handle = ServerHandle {
             name,
