@@ -85,10 +85,13 @@ impl Wanted {
         caller: &Caller,
         server: &ServerConfig,
     ) -> Result<Given, CallError> {
-        let answers = self
-            .asks
-            .iter()
-            .map(|ask| asked::answer(path, caller, server, &ask.method, ask.params.as_deref()));
+        let answers = self.asks.iter().map(|ask| async move {
+            // A client of the same era hears the name that the server chose.
+            let peer =
+                caller.peer.as_ref().map(|peer| peer.naming(&ask.name).unwrap_or_else(|| peer.clone()));
+            let caller = Caller { peer, ..caller.clone() };
+            asked::answer(path, &caller, server, &ask.method, ask.params.as_deref()).await
+        });
         let answers = join_all(answers).await;
         let mut responses = ObjectWriter::default();
         for (ask, reply) in self.asks.iter().zip(answers) {

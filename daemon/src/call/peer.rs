@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a client may declare that it can be asked.
@@ -106,4 +107,9 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`AskError`], also from the future.
     fn ask(&self, method: &'static str, params: &RawValue, limit: Duration) -> Result<Asking, AskError>;
+
+    /// The same client, for the question that its server calls `name`; `None`: names do not reach the client.
+    fn naming(&self, _name: &str) -> Option<Arc<dyn Peer>> {
+        None
+    }
 }

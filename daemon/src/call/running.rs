@@ -34,15 +34,19 @@ const MAX_OPEN: usize = 32;
 pub type ProgressSink = Box<dyn Fn(Box<RawValue>) + Send>;
 
 /// The client of one request, as the call sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PerRequest {
     features: Vec<Feature>,
     to: mpsc::Sender<Question>,
+    /// What the server calls its question.
+    name: Option<String>,
 }
 
 /// One question of a call to its client.
 #[derive(Debug)]
 struct Question {
+    /// What its server calls it.
+    name: Option<String>,
     method: &'static str,
     params: Box<RawValue>,
     answer: oneshot::Sender<Reply>,
@@ -61,12 +65,16 @@ impl Peer for PerRequest {
     // would fire the moment the answer is there.
     fn ask(&self, method: &'static str, params: &RawValue, _: Duration) -> Result<Asking, AskError> {
         let (answer, answered) = oneshot::channel();
-        let question = Question { method, params: params.to_owned(), answer };
+        let question = Question { name: self.name.clone(), method, params: params.to_owned(), answer };
         self.to.try_send(question).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => AskError::Busy { open: MAX_OPEN, limit: MAX_OPEN },
             mpsc::error::TrySendError::Closed(_) => AskError::Gone,
         })?;
         Ok(Box::pin(async move { answered.await.map_err(|_| AskError::Gone) }))
+    }
+
+    fn naming(&self, name: &str) -> Option<Arc<dyn Peer>> {
+        Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
     }
 }
 
@@ -138,7 +146,7 @@ impl Running {
     pub fn begin(path: Arc<CallPath>, caller: Caller, call: ToolCall, capabilities: &RawValue) -> Self {
         let (to, asked) = mpsc::channel(MAX_OPEN);
         let features = Feature::declared(era::PER_REQUEST, Some(capabilities));
-        let peer: Arc<dyn Peer> = Arc::new(PerRequest { features, to });
+        let peer: Arc<dyn Peer> = Arc::new(PerRequest { features, to, name: None });
         let caller = Caller { peer: Some(peer.clone()), ..caller };
         let (reach_to, unasked) = mpsc::channel(MAX_OPEN);
         let reach = Some(Reach { peer, to: reach_to });
@@ -246,9 +254,15 @@ impl Running {
         }
     }
 
+    /// Under the name that its server gave it, as far as that is free.
     fn name(&mut self, question: Question) {
-        self.named += 1;
-        self.open.push((format!("q{}", self.named), question));
+        let is_taken = |name: &String| self.open.iter().any(|(open, _)| open == name);
+        let mut name = question.name.clone();
+        while name.as_ref().is_none_or(is_taken) {
+            self.named += 1;
+            name = Some(format!("q{}", self.named));
+        }
+        self.open.extend(name.map(|name| (name, question)));
     }
 
     /// The open questions as `inputRequests`.

@@ -240,9 +240,10 @@ impl Service {
             Box::new(answer::json(StatusCode::BAD_REQUEST, reply.line(asked.id.raw()).into()))
         })?;
         if &*asked.method == "initialize" {
-            // It came with the headers and the `_meta` of a revision that has no such method.
-            let reply = Reply::error(METHOD_NOT_FOUND, "this revision has no `initialize`");
-            return Err(Box::new(answer::json(StatusCode::NOT_FOUND, reply.line(asked.id.raw()).into())));
+            // On one connection that line may begin a session of the other era; here the headers said which it is.
+            let text = format!("`initialize` is no method of {PER_REQUEST}; ask `server/discover`");
+            let line = Reply::error(METHOD_NOT_FOUND, &text).line(asked.id.raw());
+            return Err(Box::new(answer::json(StatusCode::NOT_FOUND, line.into())));
         }
         let kind =
             if &*asked.method == "subscriptions/listen" { SingleKind::Stream } else { SingleKind::Call };
