@@ -163,7 +163,7 @@ fn unsupported(requested: &str) -> Reply {
     let error = json!({
         "code": UNSUPPORTED_REVISION,
         "message": "the protocol revision is not one that hermesd speaks this way",
-        "data": { "supported": [PER_REQUEST], "requested": requested },
+        "data": { "supported": era::ALL, "requested": requested },
     });
     Reply::Error(splice::raw(&error))
 }

@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 /// The member of `_meta` in which a request names its revision (2026-07-28).
 pub const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` in which it names its client (2026-07-28).
+const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 /// The member of `_meta` in which it names what its client can do (2026-07-28).
 pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
@@ -60,12 +62,15 @@ pub struct Said {
     pub revision: Option<String>,
     /// It names its capabilities.
     pub capabilities: bool,
+    /// Its name and capabilities as they stand there: who says the same is taken for the same client.
+    pub who: String,
 }
 
 impl Request {
     fn of(id: RequestId, method: Box<str>, params: Option<&RawValue>) -> Self {
         let params = params.and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
         let meta = params.get("_meta").and_then(|raw| Members::parse(raw).ok()).unwrap_or_default();
+        let said = |key| meta.get(key).map_or("", RawValue::get);
         let text = |key| params.text(key).map(std::borrow::Cow::into_owned);
         Self {
             token: meta.get("progressToken").and_then(|raw| IdKey::parse(raw).ok()),
@@ -75,6 +80,7 @@ impl Request {
             said: Said {
                 revision: meta.text(REVISION_KEY).map(std::borrow::Cow::into_owned),
                 capabilities: meta.get(CAPABILITIES_KEY).is_some_and(|raw| raw.get().starts_with('{')),
+                who: format!("{} {}", said(CLIENT_KEY), said(CAPABILITIES_KEY)),
             },
             id,
             method,
@@ -145,10 +151,10 @@ mod tests {
         );
         assert_eq!((one.id.raw(), one.name.as_deref(), one.uri.as_deref()), ("\"a\"", Some("t"), None));
         assert_eq!(one.token, Some(IdKey::Number("7".into())));
-        assert_eq!(one.said, Said { revision: Some("2026-07-28".into()), capabilities: false });
+        assert_eq!((one.said.revision.as_deref(), one.said.capabilities), (Some("2026-07-28"), false));
         assert_eq!(one.arguments.unwrap().get(), r#"{"x":1.0}"#);
         let bare = request(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-        assert_eq!((bare.said, bare.token), (Said::default(), None));
+        assert_eq!((bare.said.revision, bare.token), (None, None));
     }
 
     #[test]

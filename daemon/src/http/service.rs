@@ -247,7 +247,8 @@ impl Service {
         }
         let kind =
             if &*asked.method == "subscriptions/listen" { SingleKind::Stream } else { SingleKind::Call };
-        let socket = self.sessions.single(guest, kind).map_err(|error| no_session(&error))?;
+        let socket =
+            self.sessions.single(guest, &asked.said.who, kind).map_err(|error| no_session(&error))?;
         let gone = || Box::new(answer::json(StatusCode::SERVICE_UNAVAILABLE, lost(asked.id.raw())));
         let mut single = Single::send(socket, line).await.map_err(|_| gone())?;
         match tokio::time::timeout(AT_ONCE, single.next()).await {

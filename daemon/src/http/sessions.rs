@@ -2,8 +2,8 @@
 //!
 //! Owner: [`Sessions`], cheap to share; std mutexes, never across an await. Promise: a session is found only by its id and
 //! the token it was made with; there are at most [`MAX_SESSIONS`], and one that is idle for [`IDLE`] ends. All
-//! requests without a session that show the same token are one client: what the daemon keeps for a client (its own server
-//! processes, limits, waiting approvals) must last longer than a request.
+//! requests without a session that show the same token, name and capabilities are one client: what the daemon keeps for a client
+//! (its own server processes, which were told its capabilities, limits, waiting approvals) must last longer than a request.
 
 use super::keys::Guest;
 use super::session::HttpSession;
@@ -15,6 +15,7 @@ use crate::session::{self};
 use crate::store;
 use crate::tasks::TaskGroup;
 use hermes_proto::shim::hello::{Hello, Only};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,8 +59,11 @@ pub struct Sessions {
     /// Sessions and the tasks around them; told to stop with the listener.
     tasks: TaskGroup,
     table: Mutex<BTreeMap<Box<str>, Arc<HttpSession>>>,
-    guests: Mutex<BTreeMap<Guest, Known>>,
+    guests: Mutex<BTreeMap<Visitor, Known>>,
 }
+
+/// A client without a session: its token, and a digest of what it says of itself.
+type Visitor = (Guest, [u8; 32]);
 
 #[derive(Debug)]
 struct Known {
@@ -107,22 +111,27 @@ impl Sessions {
         lock(&self.table).get(id).filter(|session| session.guest == *guest).cloned()
     }
 
-    /// Runs a session that lives for one request; `kind` says whose it is. Gives our end of its socket pair; closing
+    /// Runs a session that lives for one request; `who` is what its client says of itself, `kind` says whose it is. Gives our end of its socket pair; closing
     /// it ends the session and its calls.
     ///
     /// # Errors
     /// [`NoSession`].
-    pub fn single(self: &Arc<Self>, guest: &Guest, kind: SingleKind) -> Result<UnixStream, NoSession> {
+    pub fn single(
+        self: &Arc<Self>,
+        guest: &Guest,
+        who: &str,
+        kind: SingleKind,
+    ) -> Result<UnixStream, NoSession> {
         self.admit(guest)?;
         let (ours, theirs) = UnixStream::pair().map_err(NoSession::Socket)?;
         let in_use = match kind {
-            SingleKind::Call => self.known(guest)?,
+            SingleKind::Call => self.known((guest.clone(), Sha256::digest(who.as_bytes()).into()))?,
             SingleKind::Stream => {
                 if self.shared.clients.all().len() >= MAX_CLIENTS {
                     return Err(NoSession::Busy { limit: MAX_CLIENTS });
                 }
                 let facts = self.shared.clients.enter(0, guest.profile.as_str());
-                InUse { sessions: self.clone(), guest: None, facts }
+                InUse { sessions: self.clone(), visitor: None, facts }
             }
         };
         let session = self.session(guest, in_use.facts.clone(), theirs);
@@ -192,18 +201,19 @@ impl Sessions {
         Ok(())
     }
 
-    fn known(self: &Arc<Self>, guest: &Guest) -> Result<InUse, NoSession> {
+    fn known(self: &Arc<Self>, visitor: Visitor) -> Result<InUse, NoSession> {
         let mut guests = lock(&self.guests);
-        if !guests.contains_key(guest) && self.shared.clients.all().len() >= MAX_CLIENTS {
+        if !guests.contains_key(&visitor) && self.shared.clients.all().len() >= MAX_CLIENTS {
             return Err(NoSession::Busy { limit: MAX_CLIENTS });
         }
-        let known = guests.entry(guest.clone()).or_insert_with(|| Known {
-            facts: self.shared.clients.enter(0, guest.profile.as_str()),
+        let known = guests.entry(visitor.clone()).or_insert_with(|| Known {
+            facts: self.shared.clients.enter(0, visitor.0.profile.as_str()),
             open: 0,
             used: Instant::now(),
         });
         known.open += 1;
-        Ok(InUse { sessions: self.clone(), guest: Some(guest.clone()), facts: known.facts.clone() })
+        let facts = known.facts.clone();
+        Ok(InUse { sessions: self.clone(), visitor: Some(visitor), facts })
     }
 
     /// The daemon's side of one session, to be run.
@@ -243,7 +253,7 @@ impl Sessions {
 /// What a session for one request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleKind {
-    /// A call; its client is everybody with the same token.
+    /// A call; its client is everybody with the same token who says the same of itself.
     Call,
     /// A stream of news; a client of its own, so that two of them are kept apart.
     Stream,
@@ -254,16 +264,16 @@ pub enum SingleKind {
 struct InUse {
     sessions: Arc<Sessions>,
     /// `None`: it ends with this.
-    guest: Option<Guest>,
+    visitor: Option<Visitor>,
     facts: Arc<ClientFacts>,
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        match &self.guest {
+        match &self.visitor {
             None => self.sessions.leave(self.facts.id),
-            Some(guest) => {
-                if let Some(known) = lock(&self.sessions.guests).get_mut(guest) {
+            Some(visitor) => {
+                if let Some(known) = lock(&self.sessions.guests).get_mut(visitor) {
                     known.open = known.open.saturating_sub(1);
                     known.used = Instant::now();
                 }
