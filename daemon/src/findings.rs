@@ -71,27 +71,46 @@ fn unheard(status: &keeper::Status) -> Option<Finding> {
     })
 }
 
-/// Findings are part of the configuration in force: a listener that opens or fails is a reason to look again.
+/// Findings are part of the configuration in force: what is another one now (`gist` says what counts) is a
+/// reason to look again.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn follow_http(
-    mut status: watch::Receiver<keeper::Status>,
+async fn follow<S, G: PartialEq>(
+    mut status: watch::Receiver<S>,
+    gist: impl Fn(&S) -> G,
     reloader: Reloader,
     stop: CancellationToken,
 ) {
-    let mut told = None;
+    // What was so at the start is looked at with the first configuration.
+    let mut told = gist(&status.borrow_and_update());
     loop {
-        let now = unheard(&status.borrow_and_update()).map(|finding| finding.message);
-        if now != told {
-            told = now;
-            reloader.poke();
-        }
         tokio::select! {
             () = stop.cancelled() => return,
             changed = status.changed() => if changed.is_err() { return },
         }
+        let now = gist(&status.borrow_and_update());
+        if now != told {
+            told = now;
+            reloader.poke();
+        }
     }
+}
+
+/// Looks again when the HTTP listener opens or fails.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub async fn follow_http(
+    status: watch::Receiver<keeper::Status>,
+    reloader: Reloader,
+    stop: CancellationToken,
+) {
+    // Trouble may have come before anybody followed.
+    if unheard(&status.borrow()).is_some() {
+        reloader.poke();
+    }
+    follow(status, |status| unheard(status).map(|finding| finding.message), reloader, stop).await;
 }
 
 /// The same for the receiver of traces.
@@ -99,43 +118,20 @@ pub async fn follow_http(
 /// # Cancel safety
 /// Cancel safe.
 pub async fn follow_traces(tracer: Tracer, reloader: Reloader, stop: CancellationToken) {
-    let mut status = tracer.status().subscribe();
-    let mut told = None;
-    loop {
-        let now = status.borrow_and_update().trouble.clone();
-        if now != told {
-            told = now;
-            reloader.poke();
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = status.changed() => if changed.is_err() { return },
-        }
+    let status = tracer.status().subscribe();
+    if status.borrow().trouble.is_some() {
+        reloader.poke();
     }
+    follow(status, |status| status.trouble.clone(), reloader, stop).await;
 }
 
-/// Findings are part of the configuration in force: new trouble of the store is a reason to look again.
+/// The same for new trouble of the store.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn follow_store(
-    mut health: watch::Receiver<StoreHealth>,
-    reloader: Reloader,
-    stop: CancellationToken,
-) {
+pub async fn follow_store(health: watch::Receiver<StoreHealth>, reloader: Reloader, stop: CancellationToken) {
     let gist = |health: &StoreHealth| -> (Keeping, Option<TroubleKind>) {
         (health.keeping.clone(), health.trouble.as_ref().map(|trouble| trouble.kind.clone()))
     };
-    let mut told = gist(&health.borrow_and_update());
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = health.changed() => if changed.is_err() { return },
-        }
-        let now = gist(&health.borrow_and_update());
-        if now != told {
-            told = now;
-            reloader.poke();
-        }
-    }
+    follow(health, gist, reloader, stop).await;
 }

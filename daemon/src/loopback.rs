@@ -1,8 +1,18 @@
-//! Pure: addresses that only this machine reaches, and names that browsers give them.
+//! Addresses that only this machine reaches, names that browsers give them, and accepting connections there.
 //!
-//! Promise: what looks like loopback and is not (`127.0.0.1.evil.example`, `evil@localhost`) is told apart.
+//! Promise: what looks like loopback and is not (`127.0.0.1.evil.example`, `evil@localhost`) is told apart; a
+//! flood of connections waits in the kernel and holds up no stop. May not touch: what a connection is for.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// Pause after a failed accept: out of descriptors is not mended by trying at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Reads `address:port`, `localhost:port` or `:port`; port 0 means a free one. `None`: it is none of them.
 pub fn socket_address(listen: &str) -> Option<SocketAddr> {
@@ -25,6 +35,45 @@ pub fn is_loopback_host(host: &str) -> bool {
     let user = host.contains('@');
     !user
         && (name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
+}
+
+/// Gives each connection to `serve` with its place, of which there are `places`, until `stop`. `serve` returns at
+/// once; who drops the place lets the next one in. `what` is named in the log.
+pub async fn accept_each(
+    listener: &TcpListener,
+    what: &'static str,
+    places: usize,
+    stop: &CancellationToken,
+    mut serve: impl FnMut(TcpStream, OwnedSemaphorePermit),
+) {
+    let places = Arc::new(Semaphore::new(places));
+    loop {
+        let accepted = tokio::select! {
+            biased; // a flood of connections must not hold up the stop
+            () = stop.cancelled() => return,
+            accepted = accept(listener, &places) => accepted,
+        };
+        match accepted {
+            Ok((stream, place)) => serve(stream, place),
+            Err(error) => {
+                tracing::warn!(%error, what, "a listener cannot accept");
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+/// A place first, so that connections wait in the kernel and not here.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Pure. [`Secret`] shows nothing in `Debug` and has no `Display`; [`KnownSecrets`] is what the
 //! redactor masks by exact value. May not touch: files, logs.
 
+pub use hermes_proto::secrets::{name_says_secret, value_is_secret};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -27,28 +28,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[SECRET]")
     }
-}
-
-/// Whether a variable, env or header name says that its value is a secret
-/// (product: key, token, secret, pass, pat, auth, cred).
-pub fn name_says_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    if ["key", "token", "secret", "passw", "passphrase", "auth", "cred"]
-        .iter()
-        .any(|word| lower.contains(word))
-    {
-        return true;
-    }
-    // `pat` and `pass` only as words of their own: PATH, PATTERN and BYPASS are none.
-    lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "pat" || word == "pass")
-}
-
-/// Whether a value under a secret-sounding name is worth masking: at least 8 characters and no
-/// path, boolean or number.
-pub fn value_is_secret(value: &str) -> bool {
-    let is_path = value.starts_with('/') || value.starts_with("~/") || value.starts_with("./");
-    let is_number = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | '_'));
-    value.chars().count() >= 8 && !is_path && !is_number && !matches!(value, "disabled")
 }
 
 /// A user name of a URL that is this long is a token.
@@ -142,24 +121,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_say_secret_and_names_that_only_look_like_it() {
-        for name in [
-            "GITHUB_TOKEN",
-            "api-key",
-            "Authorization",
-            "DB_PASSWORD",
-            "GITHUB_PAT",
-            "MY_PASS",
-            "AWS_CREDENTIALS",
-        ] {
-            assert!(name_says_secret(name), "{name}");
-        }
-        for name in ["PATH", "PATTERN", "BYPASS", "LANG", "PASSIVE"] {
-            assert!(!name_says_secret(name), "{name}");
-        }
-    }
-
-    #[test]
     fn credentials_of_urls_are_known_wherever_they_stand() {
         let known = |text: &str| -> Vec<String> {
             let mut secrets = KnownSecrets::default();
@@ -177,13 +138,5 @@ mod tests {
         {
             assert_eq!(known(nothing), [] as [&str; 0], "{nothing}");
         }
-    }
-
-    #[test]
-    fn paths_numbers_and_short_values_are_no_secrets() {
-        for value in ["/home/u/key.pem", "true", "12345678901", "short"] {
-            assert!(!value_is_secret(value), "{value}");
-        }
-        assert!(value_is_secret("abcdefgh"));
     }
 }

@@ -1,58 +1,22 @@
 //! Which values of an entry are secrets, and how they move into `.env`.
 //!
-//! Pure. The rule is the daemon's: a name that says key, token, secret, pass, pat, auth or cred over a value of
-//! 8 characters or more that is no path or number, the beginnings of well-known keys, and passwords in addresses.
+//! Pure. The rule is the daemon's ([`hermes_proto::secrets`]), and passwords in addresses.
 
 use super::template::variable_name;
+use hermes_proto::secrets::{is_known_key, name_says_secret, value_is_secret};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// Beginnings of keys that services hand out.
-const KNOWN: [&str; 18] = [
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "sk-",
-    "sk_live_",
-    "rk_live_",
-    "xoxb-",
-    "xoxp-",
-    "xapp-",
-    "AIza",
-    "AKIA",
-    "npm_",
-    "hf_",
-    "pypi-",
-    "eyJhbGciOi",
-];
 
 /// Words before a secret in a header.
 const SCHEMES: [&str; 4] = ["Bearer ", "bearer ", "Basic ", "Token "];
 
-/// Fewest characters of a secret.
-const SHORTEST: usize = 8;
-
-/// Whether a variable or header of this name holds a secret.
-pub fn name_says_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let says = ["key", "token", "secret", "passw", "passphrase", "auth", "cred"];
-    says.iter().any(|word| lower.contains(word))
-        // As words of their own only: PATH, PATTERN and BYPASS are none.
-        || lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "pat" || word == "pass")
-}
-
+/// Whether a value is worth a line in `.env`: a secret that is no address and no template.
 fn is_worth_it(value: &str) -> bool {
-    let is_path = ["/", "~/", "./", "../"].iter().any(|start| value.starts_with(start));
-    let is_number = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | '_'));
-    let is_address = value.contains("://");
-    value.chars().count() >= SHORTEST && !is_path && !is_number && !is_address && !value.contains("${")
+    value_is_secret(value) && !value.starts_with("../") && !value.contains("://") && !value.contains("${")
 }
 
 fn is_known(value: &str) -> bool {
-    value.len() >= 16 && KNOWN.iter().any(|start| value.starts_with(start)) && is_worth_it(value)
+    is_known_key(value) && is_worth_it(value)
 }
 
 /// A secret that stands in an entry as text.

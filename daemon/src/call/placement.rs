@@ -19,12 +19,14 @@ use crate::server::handshake::Offer;
 use crate::server::instances::{Found, Guest, InstanceKey};
 use crate::server::news::hearer::Hearer;
 use crate::server::turns::{Nesting, Taker, Turn, TurnError};
+use crate::server::wire::questions::Unasked;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// How long a client may take to say in which folder it works.
@@ -187,6 +189,16 @@ impl CallPath {
             all.member("elicitation", modes);
         }
         all.finish()
+    }
+
+    /// A call of the client goes on over another connection: questions of the servers that serve it alone go there.
+    pub fn moved(&self, client: ClientId, inbox: &mpsc::Sender<Unasked>) {
+        for first in self.around.servers.borrow().values() {
+            if let Some(handle) = first.instances().known(&InstanceKey::Client(client)) {
+                handle.front().serve(handle.name().clone(), inbox.clone());
+            }
+            first.turns().moved(client, inbox);
+        }
     }
 
     /// The client works elsewhere now: instances that serve it alone hear so, and the next call of a server

@@ -91,6 +91,11 @@ impl Reach {
         !self.to.is_closed()
     }
 
+    /// Whether both are of one call.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.to.same_channel(&other.to)
+    }
+
     /// Has the call ask its client what a server asked; `caller` is that client. What the call has no room
     /// for, and what a server asked that is not configured any more, is dropped, which tells the server.
     pub fn asked(&self, (server, question): Unasked, path: Arc<CallPath>, caller: Caller) {
@@ -105,7 +110,7 @@ impl Reach {
 pub struct Running {
     future: Pin<Box<dyn Future<Output = Reply> + Send>>,
     asked: mpsc::Receiver<Question>,
-    reach: Option<Reach>,
+    reach: Reach,
     /// Questions that came with no call, before and after they were first looked at.
     unasked: mpsc::Receiver<BoxFuture<'static, ()>>,
     serving: FuturesUnordered<BoxFuture<'static, ()>>,
@@ -149,7 +154,7 @@ impl Running {
         let peer: Arc<dyn Peer> = Arc::new(PerRequest { features, to, name: None });
         let caller = Caller { peer: Some(peer.clone()), ..caller };
         let (reach_to, unasked) = mpsc::channel(MAX_OPEN);
-        let reach = Some(Reach { peer, to: reach_to });
+        let reach = Reach { peer, to: reach_to };
         let sink: Arc<Mutex<Option<ProgressSink>>> = Arc::default();
         let (target, reason) = (call.target, call.cancel_reason.clone());
         let request = request_digest(target, &call.name, &call.upstream);
@@ -178,12 +183,9 @@ impl Running {
         }
     }
 
-    /// How others reach its client through it; to be taken once, before it is driven.
-    ///
-    /// # Panics
-    /// The second time.
-    pub fn reach(&mut self) -> Reach {
-        self.reach.take().expect("taken once, by whoever began it")
+    /// How others reach its client through it.
+    pub fn reach(&self) -> Reach {
+        self.reach.clone()
     }
 
     /// Where the client's reason for a cancellation is put.
@@ -278,12 +280,13 @@ impl Running {
 
     #[cfg(test)]
     pub(super) fn testing(future: Pin<Box<dyn Future<Output = Reply> + Send>>, request: &str) -> Self {
-        let (_, asked) = mpsc::channel(1);
-        let (_, unasked) = mpsc::channel(1);
+        let (to, asked) = mpsc::channel(1);
+        let (reach_to, unasked) = mpsc::channel(1);
+        let peer: Arc<dyn Peer> = Arc::new(PerRequest { features: Vec::new(), to, name: None });
         Self {
             future,
             asked,
-            reach: None,
+            reach: Reach { peer, to: reach_to },
             unasked,
             serving: FuturesUnordered::new(),
             open: Vec::new(),

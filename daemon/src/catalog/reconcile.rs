@@ -9,6 +9,7 @@ use super::look;
 use super::snapshot::Catalog;
 use super::vet::{self, Said, Stored, TextKind};
 use crate::config::Config;
+use crate::guard::heap;
 use crate::names::ServerName;
 use crate::policy::scan::{self, Foreign};
 use crate::server::Servers;
@@ -122,7 +123,12 @@ impl Reconcile {
                     Some(()) = listings.next(), if !listings.is_empty() => {}
                     () = tokio::time::sleep_until(since + PINS_AGAIN), if retry => {}
                     () = tokio::time::sleep_until(since + PHRASES_STAY), if phrases.is_some() => {
-                        phrases = None;
+                        let kept = phrases.take();
+                        let freed = tokio::task::spawn_blocking(move || {
+                            drop(kept);
+                            heap::give_back();
+                        });
+                        freed.await.expect("freeing does not panic");
                         continue;
                     }
                     Some(asked) = self.beats.recv() => {

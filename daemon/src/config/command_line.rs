@@ -3,35 +3,11 @@
 //! Promise: looks only, changes nothing. May not touch: files (links are resolved by the caller).
 
 use crate::secret::{name_says_secret, value_is_secret};
+use hermes_proto::secrets::is_known_key;
 use std::path::{Path, PathBuf};
 
 /// Programs that end up in our own `mcp serve`.
 const OWN: &[&str] = &["hermes", "hermesctl", "hermesd", "hermes_cli.main", "hermes_cli"];
-
-/// Beginnings of keys that services hand out.
-const KEY_PREFIXES: &[&str] = &[
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "sk-ant-",
-    "sk-proj-",
-    "sk_live_",
-    "rk_live_",
-    "xoxb-",
-    "xoxp-",
-    "xapp-",
-    "AIza",
-    "AKIA",
-    "npm_",
-    "hf_",
-    "pypi-",
-    "dop_v1_",
-    "eyJhbGciOi",
-];
 
 /// Whether this command line is a shim of hermesd itself, directly, through a link or through a
 /// launcher (`env`, `sh -c`, `uvx --from …`, `python -m …`).
@@ -86,7 +62,7 @@ fn secret_part<'a>(option: Option<&str>, arg: &'a str) -> Option<&'a str> {
     }
     // A key by its looks, alone or after `=`.
     let tail = arg.rsplit(['=', ' ']).next().unwrap_or(arg);
-    (KEY_PREFIXES.iter().any(|prefix| tail.starts_with(prefix)) && tail.len() >= 16).then_some(tail)
+    is_known_key(tail).then_some(tail)
 }
 
 fn worth_hiding(value: &str) -> bool {

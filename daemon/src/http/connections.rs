@@ -15,15 +15,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Connections at once; a stream of events takes one for as long as it is open.
 pub const CONNECTIONS: usize = 512;
 /// Longest time for a request head to come, and between two requests.
 pub const HEAD_TIME: Duration = Duration::from_secs(60);
-/// Pause after a failed accept: out of descriptors is not mended by trying at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Largest request head in bytes.
 const HEAD_BYTES: usize = 64 << 10;
 
@@ -76,43 +73,17 @@ impl Connections {
 
     /// Serves until `stop`; connections go on in `tasks` until those are told to stop.
     pub async fn run(self, service: Arc<Service>, tasks: TaskGroup, stop: CancellationToken) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        loop {
-            let accepted = tokio::select! {
-                biased; // a flood of connections must not hold up the stop
-                () = stop.cancelled() => return,
-                accepted = accept(&self.listener, &places) => accepted,
-            };
-            match accepted {
-                Ok((stream, place)) => {
-                    // Events are small and wanted at once.
-                    let _ = stream.set_nodelay(true);
-                    let (service, stop) = (service.clone(), tasks.stop_signal());
-                    tasks.spawn(async move {
-                        let _place = place;
-                        serve(stream, service, stop).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the HTTP listener cannot accept");
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(ACCEPT_PAUSE) => {}
-                    }
-                }
-            }
-        }
+        let each = |stream: TcpStream, place| {
+            // Events are small and wanted at once.
+            let _ = stream.set_nodelay(true);
+            let (service, stop) = (service.clone(), tasks.stop_signal());
+            tasks.spawn(async move {
+                let _place = place;
+                serve(stream, service, stop).await;
+            });
+        };
+        loopback::accept_each(&self.listener, "http", CONNECTIONS, &stop, each).await;
     }
-}
-
-/// A place first, so that connections wait in the kernel and not here.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
 }
 
 async fn serve(stream: TcpStream, service: Arc<Service>, stop: CancellationToken) {

@@ -108,10 +108,11 @@ fn wind_down(mut child: Child, by_itself: Duration) {
     if !alone() {
         // TERM is what scripts tidy up on, HUP what an interactive shell obeys; a stopped one needs
         // CONT to hear either.
-        for signal in [Signal::TERM, Signal::HUP] {
+        // TERM twice: one that comes while a shell forks is lost to its child, for which the shell then waits.
+        for (signal, grace) in [(Signal::TERM, GRACE / 2), (Signal::TERM, GRACE / 2), (Signal::HUP, GRACE)] {
             signal_group(&child, signal);
             signal_group(&child, Signal::CONT);
-            if within(GRACE, alone) {
+            if within(grace, alone) {
                 break;
             }
         }

@@ -201,6 +201,15 @@ impl Turns {
         }
     }
 
+    /// The client is there by another connection than before: if it has the turn, questions go to `inbox`.
+    pub fn moved(&self, client: ClientId, inbox: &mpsc::Sender<Unasked>) {
+        let mut state = self.lock();
+        if let Some(held) = state.held.as_mut().filter(|held| held.taker.client == client) {
+            held.taker.inbox = Some(inbox.clone());
+            self.0.front.serve(self.0.server.clone(), inbox.clone());
+        }
+    }
+
     /// Whether all that keeps the turn from ending are calls that everybody has given up.
     pub fn is_owed_only(&self) -> bool {
         self.lock().held.as_ref().is_some_and(|held| held.calls == 0)

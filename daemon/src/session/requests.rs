@@ -68,6 +68,11 @@ impl Modern {
         self.levels.keys().copied().chain(self.lingering.map(|(level, _)| level)).min()
     }
 
+    fn reach(&mut self, reach: Reach) {
+        self.reaches.retain(|known| known.is_open() && !known.is_same(&reach));
+        self.reaches.push(reach);
+    }
+
     /// The one call that is open; a question that came with no call can be about no other.
     pub(super) fn only_call(&mut self) -> Option<Reach> {
         self.reaches.retain(Reach::is_open);
@@ -169,7 +174,7 @@ impl Session {
         let sink = Box::new(self.progress_sink(&call));
         let bytes = call.upstream.bytes();
         let client = self.facts.id;
-        let mut running = match &opening.state {
+        let running = match &opening.state {
             Some(state) => {
                 let request = request_digest(call.target, &call.name, &call.upstream);
                 match self.shared.calls.resume(state, client, &request) {
@@ -193,9 +198,10 @@ impl Session {
                 Running::begin(self.shared.calls.clone(), self.modern_caller(), call, &opening.capabilities)
             }
         };
-        if opening.state.is_none() {
-            self.modern.reaches.retain(Reach::is_open);
-            self.modern.reaches.push(running.reach());
+        self.modern.reach(running.reach());
+        if opening.state.is_some() {
+            // Over HTTP each request is a connection of its own.
+            self.shared.calls.moved(client, &self.inbox.sender());
         }
         let (trigger, cancelled) = oneshot::channel::<()>();
         self.cancels.insert(id.key().clone(), Cancel { trigger, reason: running.reason() });

@@ -103,7 +103,7 @@ pub struct Session {
     lines: LineBuffer,
     pub(super) outbox: Outbox,
     asks: Asks,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     pub(super) calls: FuturesUnordered<CallFuture>,
     pub(super) cancels: HashMap<IdKey, Cancel>,
     /// Bytes of params that the open calls hold.

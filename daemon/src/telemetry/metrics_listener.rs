@@ -16,17 +16,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Scrapes at once; further ones wait in the kernel's queue.
 pub const CONNECTIONS: usize = 16;
 /// Longest life of one connection, from accept to the last byte.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause after a failed accept: out of descriptors is not mended by trying at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Largest request head in bytes; the smallest hyper allows.
 const HEAD_BYTES: usize = 8 << 10;
 
@@ -83,45 +79,19 @@ impl MetricsListener {
     /// Answers scrapes until `tasks` is told to stop.
     pub async fn run(self, metrics: Metrics, tasks: TaskGroup) {
         let stop = tasks.stop_signal();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        loop {
-            let accepted = tokio::select! {
-                biased; // a flood of scrapes must not hold up the stop
-                () = stop.cancelled() => return,
-                accepted = accept(&self.listener, &places) => accepted,
-            };
-            match accepted {
-                Ok((stream, place)) => {
-                    let (metrics, stop) = (metrics.clone(), stop.clone());
-                    tasks.spawn(async move {
-                        let _place = place;
-                        tokio::select! {
-                            () = stop.cancelled() => {}
-                            // Whoever is too slow, or went away, asks again.
-                            _ = tokio::time::timeout(PATIENCE, serve(stream, metrics)) => {}
-                        }
-                    });
+        let each = |stream, place| {
+            let (metrics, stop) = (metrics.clone(), stop.clone());
+            tasks.spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    // Whoever is too slow, or went away, asks again.
+                    _ = tokio::time::timeout(PATIENCE, serve(stream, metrics)) => {}
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "metrics listener cannot accept");
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(ACCEPT_PAUSE) => {}
-                    }
-                }
-            }
-        }
+            });
+        };
+        loopback::accept_each(&self.listener, "metrics", CONNECTIONS, &stop, each).await;
     }
-}
-
-/// A place first, so that connections wait in the kernel and not here.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
 }
 
 fn address(listen: &str) -> Result<SocketAddr, MetricsListenError> {

@@ -1,4 +1,4 @@
-//! The guard process between the daemon and one stdio server; the only file with unsafe code.
+//! The guard process between the daemon and one stdio server; its folder is the only one with unsafe code.
 //!
 //! Owner: [`main`] is the whole life of a guard (its loop is `process::keeper`); the other
 //! functions are the system calls that have no safe form elsewhere. Promise: a guard has one
@@ -6,6 +6,8 @@
 //! server after the start, and outlives the daemon until the server's tree is gone.
 //! May not touch: the runtime, logs, config.
 #![allow(unsafe_code)]
+
+pub mod heap;
 
 use crate::process::orders::Step;
 use crate::process::{keeper, orphans};
