@@ -29,8 +29,9 @@ const PINS_LIMIT: Duration = Duration::from_secs(2);
 /// When unreadable pins are tried again.
 const PINS_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long the phrases of the scan stay in memory after a text was looked through.
-const PHRASES_STAY: Duration = Duration::from_secs(20);
+/// How long the phrases of the scan stay in memory after a text was looked through: servers that start together
+/// need them once, and to compile them anew costs less than to keep them.
+const PHRASES_STAY: Duration = Duration::from_millis(500);
 
 /// Makes and publishes the catalogue.
 #[derive(Debug)]
