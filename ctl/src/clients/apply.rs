@@ -4,7 +4,7 @@
 //! looked at; before that its bytes are in `hermesd/backups` of the home, for its owner only. May not touch: what
 //! files mean.
 
-use crate::config_edit::file::{FileError, Lock, Privacy, rewrite};
+use crate::config_edit::file::{FileError, LARGEST, Lock, Privacy, rewrite};
 use hermes_proto::endpoint::Home;
 use std::fs;
 use std::io::{self, Write};
@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Copies kept of one file; older ones are removed.
 const KEPT: usize = 20;
-/// Largest file that is read, in bytes: `.claude.json` holds histories and grows.
-const LARGEST: u64 = 64 << 20;
 
 /// Why a client's file was not read or written.
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +190,17 @@ mod tests {
         for _ in 0..50 {
             backup(&home, &seen, "moment").unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_with_a_long_history_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        let lock = Lock::take(&home).unwrap();
+        let path = dir.path().join("c.json");
+        fs::write(&path, vec![b'x'; 5 << 20]).unwrap();
+        write(&lock, &home, &look(&path).unwrap(), "claude", b"short").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"short");
     }
 
     #[test]

@@ -77,7 +77,12 @@ fn visit(server: &str, entry: &mut Map<String, Value>, each: Visitor<'_>) {
     if let Some(env) = entry.get_mut("env").and_then(Value::as_object_mut) {
         for (name, value) in env {
             let Value::String(text) = value else { continue };
-            if (name_says_secret(name) && is_worth_it(text)) || is_known(text) {
+            let headers =
+                ["authorization", "bearer "].iter().any(|word| text.to_ascii_lowercase().contains(word));
+            if (name_says_secret(name) && is_worth_it(text))
+                || is_known(text)
+                || (headers && !text.contains("${"))
+            {
                 swap(text, 0, each, format!("env {name}"), variable_name(name));
             } else {
                 address(text, each, &format!("env {name}"), &upper);
@@ -118,6 +123,10 @@ fn arguments(entry: &mut Map<String, Value>, each: Visitor<'_>, upper: &str) {
         let Value::String(text) = value else { continue };
         let place = format!("argument {}", number + 1);
         let before = option.take();
+        if let Some((from, name)) = header(text).map(|(from, name)| (from, variable_name(name))) {
+            swap(text, from, each, place, format!("{upper}_{name}"));
+            continue;
+        }
         if let Some((name, given)) = text.split_once('=').filter(|(name, _)| is_option(name)) {
             let from = name.len() + 1;
             if (name_says_secret(name) && is_worth_it(given)) || is_known(given) {
@@ -139,6 +148,17 @@ fn arguments(entry: &mut Map<String, Value>, each: Visitor<'_>, upper: &str) {
             None => address(text, each, &place, upper),
         }
     }
+}
+
+/// `Name: value` with a secret in it, also after `--header=`: where the secret begins, and the name.
+fn header(text: &str) -> Option<(usize, &str)> {
+    let (before, rest) = text.split_once(':')?;
+    let name = before.rsplit('=').next().unwrap_or(before).trim();
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    let value = rest.trim_start();
+    let scheme = SCHEMES.iter().find(|scheme| value.starts_with(**scheme)).map_or(0, |word| word.len());
+    let from = text.len() - value.len() + scheme;
+    (is_name && name_says_secret(name) && is_worth_it(&text[from..])).then_some((from, name))
 }
 
 /// Before an `=`: `--name`, `-n`, and names as `docker run -e NAME=VALUE` takes them.
@@ -223,6 +243,22 @@ mod tests {
         assert!(lines.contains(&line("GITHUB_TOKEN", "ghp_0123456789abcdef")), "{lines:?}");
         assert!(lines.contains(&line("MY_SERVER_PASSWORD", "hunter2")), "{lines:?}");
         assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn headers_in_arguments_and_variables_are_secrets_too() {
+        let (entry, lines) = moved(json!({
+            "args": ["mcp-remote", "https://h/mcp", "--header", "Authorization: Bearer abcdefgh1", "--header=X-Api-Key: abcdefgh2"],
+            "env": {"OPENAPI_MCP_HEADERS": "{\"Authorization\":\"Bearer abcdefgh3\"}"},
+        }));
+        assert_eq!(
+            entry,
+            json!({
+                "args": ["mcp-remote", "https://h/mcp", "--header", "Authorization: Bearer ${MY_SERVER_AUTHORIZATION}", "--header=X-Api-Key: ${MY_SERVER_X_API_KEY}"],
+                "env": {"OPENAPI_MCP_HEADERS": "${OPENAPI_MCP_HEADERS}"},
+            })
+        );
+        assert_eq!(lines.len(), 3);
     }
 
     #[test]

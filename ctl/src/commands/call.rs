@@ -41,14 +41,22 @@ pub(super) async fn run(cx: &Context, args: CallArgs) -> Result<Done, Failure> {
     let saved = match &args.save {
         Some(folder) => {
             let result: Value = serde_json::from_str(&answer.result_json).unwrap_or(Value::Null);
-            save::all(&result, &named, folder)?
+            save::all(&result, &named, folder)
         }
-        None => BTreeMap::new(),
+        None => Ok(BTreeMap::new()),
+    };
+    // The tool has run: its answer is shown whatever became of the files.
+    let (saved, unsaved) = match saved {
+        Ok(saved) => (saved, None),
+        Err(error) => (BTreeMap::new(), Some(error)),
     };
     match cx.format {
         // As it came: key order, big numbers and unknown members survive.
         Format::Json => put(&format!("{}\n", answer.result_json))?,
         Format::Text => put(&page(&answer.result_json, &saved))?,
+    }
+    if let Some(error) = unsaved {
+        return Err(Failure::refused(format!("the tool has run, but what it sent was not saved: {error}")));
     }
     Ok(if answer.is_error { Done::Badly } else { Done::Well })
 }

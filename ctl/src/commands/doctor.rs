@@ -67,8 +67,7 @@ async fn asked(cx: &Context) -> Result<(Vec<pb::Finding>, pb::GetStatusResponse)
 
 async fn from_outside(cx: &Context, message: String) -> Vec<pb::Finding> {
     let home_exists = cx.home.path().exists();
-    let hint =
-        "start it with `hermesctl daemon start`; at login: `hermesctl service print systemd` or `launchd`";
+    let hint = "start it with `hermesctl daemon start`; at login: `hermesctl service install`";
     let mut found = vec![finding("daemon-gone", pb::Severity::Error, message, hint.to_owned())];
     // A home that is not there yet is not worth a look.
     let looked = if home_exists { config::looked_without_a_daemon(cx) } else { Vec::new() };

@@ -11,6 +11,7 @@ use crate::clients::home::{Owned, written};
 use crate::clients::import::{self, Item, Source, Surroundings, Verdict};
 use crate::clients::{Client, Places, Scope, apply, home};
 use crate::config_edit::dotenv::{self, Variable};
+use crate::config_edit::file::Privacy;
 use crate::config_edit::{FileError, Lock, Step, file, servers};
 use crate::failure::{Done, Failure};
 use crate::render::text;
@@ -44,6 +45,13 @@ pub(super) fn run(cx: &Context, args: &ImportArgs) -> Result<Done, Failure> {
     };
     let lookup = |name: &str| owned.variable(name);
     let mut items = import::plan(candidates, &owned.servers, &lookup, args.conflicts, &word);
+    if let Some(unknown) = args.servers.iter().find(|name| !items.iter().any(|item| item.name == **name)) {
+        let all: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
+        return Err(Failure::Usage {
+            message: format!("no server `{unknown}` was found"),
+            hint: format!("there are: {}", all.join(", ")),
+        });
+    }
     items.retain(|item| args.servers.is_empty() || args.servers.contains(&item.name));
     if cx.format == Format::Text {
         put(&preview(&items, &read))?;
@@ -71,10 +79,15 @@ pub(super) fn run(cx: &Context, args: &ImportArgs) -> Result<Done, Failure> {
         return Ok(ends);
     }
     let lines = if to_env { import::move_secrets(&mut items, &owned.dotenv) } else { Vec::new() };
-    write(cx, &items, &lines, &owned)?;
+    // Secrets as text are for their owner's eyes, whoever could read the file before.
+    let privacy = if !to_env && secrets > 0 { Privacy::Private } else { Privacy::Kept };
+    write(cx, &items, &lines, &owned, privacy)?;
     say(cx, &format!("{adds} server(s) taken over, {} secret(s) moved into .env\n", lines.len()))?;
     if !to_env && secrets > 0 {
-        say(cx, "secrets stand in config.yaml as text; `--secrets-to-env` would have moved them\n")?;
+        say(
+            cx,
+            "secrets stand in config.yaml as text, which only you can read now; `--secrets-to-env` would have moved them\n",
+        )?;
     }
     say(cx, "next: `hermesctl mcp test NAME`, and `hermesctl mcp register CLIENT` to use them there\n")?;
     report(cx, &items, &troubles, "written", lines.len())?;
@@ -245,7 +258,8 @@ fn preview(items: &[Item], read: &Read) -> String {
     out
 }
 
-/// What is started or reached; arguments may hold secrets, so only how many there are where one does.
+/// What is started or reached. Of arguments only plain words are shown: what looks like a setting, an address or a
+/// sentence may hold a secret that nobody recognised.
 fn target(item: &Item) -> String {
     let (shown, _) = crate::clients::secret::as_templates(&item.name, &item.entry);
     let text = |key: &str| shown.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -253,21 +267,37 @@ fn target(item: &Item) -> String {
     match (text("url"), text("command")) {
         (Some(url), _) => url,
         (None, command) => {
-            let words: Vec<String> = command.into_iter().chain(args.map(str::to_owned)).collect();
+            let plain = |arg: &str| arg.len() <= 80 && !arg.contains(['=', ':', ' ', '{', '?']);
+            let args = args.map(|arg| if plain(arg) { arg.to_owned() } else { "…".to_owned() });
+            let words: Vec<String> = command.into_iter().chain(args).collect();
             text::summary(&words.join(" "), 80)
         }
     }
 }
 
-fn write(cx: &Context, items: &[Item], lines: &[(String, String)], seen: &Owned) -> Result<(), Failure> {
+fn write(
+    cx: &Context,
+    items: &[Item],
+    lines: &[(String, String)],
+    seen: &Owned,
+    privacy: Privacy,
+) -> Result<(), Failure> {
     let lock = Lock::take(&cx.home).map_err(refuse)?;
+    let config = cx.home.path().join("config.yaml");
+    // Before the first file: what was shown must still be so for both.
+    if file::read_tree(&config).map_err(refuse)? != seen.tree {
+        return Err(refuse(WriteError::Changed));
+    }
     if !lines.is_empty() {
+        let now = fs::read_to_string(cx.home.path().join(".env")).unwrap_or_default();
+        if dotenv::names(&now).iter().any(|name| lines.iter().any(|(new, _)| new == name)) {
+            return Err(refuse(WriteError::Changed));
+        }
         let variables: Vec<Variable> =
             lines.iter().map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
         dotenv::write(&lock, &cx.home.path().join(".env"), &variables).map_err(refuse)?;
     }
-    let config = cx.home.path().join("config.yaml");
-    file::edit::<WriteError>(&lock, &config, |tree| {
+    file::edit_as::<WriteError>(&lock, &config, privacy, |tree| {
         if *tree != seen.tree {
             return Err(WriteError::Changed);
         }
@@ -289,7 +319,7 @@ fn write(cx: &Context, items: &[Item], lines: &[(String, String)], seen: &Owned)
 enum WriteError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("config.yaml changed in the meantime; nothing was written to it, run the command again")]
+    #[error("config.yaml or .env changed in the meantime; nothing was written, run the command again")]
     Changed,
 }
 

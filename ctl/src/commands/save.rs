@@ -30,10 +30,12 @@ pub(super) fn all(result: &Value, tool: &str, folder: &Path) -> io::Result<BTree
         };
         let Some(data) = data.as_str() else { continue };
         let bytes = STANDARD.decode(data).map_err(|error| io::Error::other(format!("no base64: {error}")))?;
-        fs::create_dir_all(folder)?;
+        let at_folder =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(at_folder)?;
         let ending = ending(mime.as_str().unwrap_or_default());
         let (mut file, path) = fresh(folder, &stem(tool), ending)?;
-        file.write_all(&bytes)?;
+        file.write_all(&bytes).map_err(at_folder)?;
         saved.insert(at, path);
     }
     Ok(saved)

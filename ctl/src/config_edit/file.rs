@@ -5,7 +5,7 @@
 //! program that does not know the lock is noticed by what it wrote. May not touch: what files mean.
 
 use super::edit::{self, EditError, Step};
-use super::tree::{self, MAX_BYTES, Node, TreeError};
+use super::tree::{self, Node, TreeError};
 use hermes_proto::endpoint::Home;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
@@ -40,7 +40,7 @@ pub enum FileError {
         path: PathBuf,
     },
     /// A folder, a pipe, or more than is read.
-    #[error("{}: it is no regular file of at most {MAX_BYTES} bytes", .path.display())]
+    #[error("{}: it is no regular file of at most {LARGEST} bytes", .path.display())]
     NotAFile {
         /// The file.
         path: PathBuf,
@@ -66,6 +66,9 @@ pub enum FileError {
         path: PathBuf,
     },
 }
+
+/// Largest file that is read, in bytes: `.claude.json` holds histories and grows. YAML has a limit of its own.
+pub const LARGEST: u64 = 64 << 20;
 
 /// The right to edit files of one home; given back when dropped. Never held while a person is asked.
 #[derive(Debug)]
@@ -150,17 +153,47 @@ pub fn read_tree(path: &Path) -> Result<Node, FileError> {
 /// # Errors
 /// The error of `plan`, or a [`FileError`]; the file is as it was then.
 pub fn edit<E: From<FileError>>(
-    _lock: &Lock,
+    lock: &Lock,
     path: &Path,
+    plan: impl FnMut(&Node) -> Result<Vec<Step>, E>,
+) -> Result<Written, E> {
+    edit_as(lock, path, Privacy::Kept, plan)
+}
+
+/// As [`edit`]; `privacy` says who may read the file then.
+///
+/// # Errors
+/// As there.
+pub fn edit_as<E: From<FileError>>(
+    lock: &Lock,
+    path: &Path,
+    privacy: Privacy,
     mut plan: impl FnMut(&Node) -> Result<Vec<Step>, E>,
 ) -> Result<Written, E> {
-    rewrite(_lock, path, Privacy::Kept, |before| {
-        let text = text_of(path, before)?;
-        let tree = tree::parse(text).map_err(|error: TreeError| edit_error(path, error.into()))?;
-        let steps = plan(&tree)?;
-        let after = edit::apply(text, &steps).map_err(|error| edit_error(path, error))?;
-        Ok(after.into_bytes())
-    })
+    rewrite(lock, path, privacy, |before| Ok(edited(path, before, &mut plan)?.into_bytes()))
+}
+
+/// Whether [`edit`] would go through now; nothing is written. For what must not be done before an edit that
+/// is refused.
+///
+/// # Errors
+/// As there.
+pub fn try_edit<E: From<FileError>>(
+    path: &Path,
+    mut plan: impl FnMut(&Node) -> Result<Vec<Step>, E>,
+) -> Result<(), E> {
+    edited(path, &read(path)?.unwrap_or_default(), &mut plan).map(drop)
+}
+
+fn edited<E: From<FileError>>(
+    path: &Path,
+    before: &[u8],
+    plan: &mut impl FnMut(&Node) -> Result<Vec<Step>, E>,
+) -> Result<String, E> {
+    let text = text_of(path, before)?;
+    let tree = tree::parse(text).map_err(|error: TreeError| edit_error(path, error.into()))?;
+    let steps = plan(&tree)?;
+    Ok(edit::apply(text, &steps).map_err(|error| edit_error(path, error))?)
 }
 
 fn edit_error(path: &Path, source: EditError) -> FileError {
@@ -224,7 +257,7 @@ fn behind_link(path: &Path) -> Result<PathBuf, FileError> {
 fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let io = |source| FileError::Io { path: path.to_owned(), action: "read", source };
     match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_BYTES as u64 => {
+        Ok(metadata) if !metadata.is_file() || metadata.len() > LARGEST => {
             Err(FileError::NotAFile { path: path.to_owned() })
         }
         Ok(_) => fs::read(path).map(Some).map_err(io),

@@ -61,7 +61,7 @@ fn agent(plist: &Path) -> Option<pb::Finding> {
 fn missing(file: &Path, program: &str) -> Option<pb::Finding> {
     (!program.is_empty() && !Path::new(program).is_file()).then(|| {
         let text = format!("starts {program}, which does not exist");
-        let hint = "write the files anew with `hermesctl service print`".to_owned();
+        let hint = "write the files anew with `hermesctl service install`".to_owned();
         at(file, finding("service-program", pb::Severity::Error, text, hint))
     })
 }

@@ -19,9 +19,12 @@ use serde_json::json;
 /// Adds a server.
 pub(in crate::commands) async fn add(cx: &Context, args: AddArgs) -> Result<Done, Failure> {
     let overwrite = may_write(cx, &args)?;
-    let taken = std::fs::read_to_string(env_file(cx)).unwrap_or_default();
-    let taken = dotenv::names(&taken).into_iter().map(str::to_owned).collect();
+    let seen: Vec<String> = env_names(cx);
+    // What only the entry refers to that is replaced goes with it.
+    let own = own_variables(cx, &args.name)?;
+    let taken = seen.iter().filter(|name| !own.contains(name)).cloned().collect();
     let mut draft = Draft::of(&args, taken, &mut |what| ask::secret(cx, what))?;
+    draft.seen = seen;
     if args.auth == Some(Auth::Oauth) {
         return with_login(cx, &args, &mut draft, overwrite).await;
     }
@@ -47,6 +50,25 @@ pub(in crate::commands) async fn add(cx: &Context, args: AddArgs) -> Result<Done
     }
     draft.put("enabled", Value::Bool(false));
     finish(cx, &draft, overwrite, &tested).await
+}
+
+fn env_names(cx: &Context) -> Vec<String> {
+    let text = std::fs::read_to_string(env_file(cx)).unwrap_or_default();
+    dotenv::names(&text).into_iter().map(str::to_owned).collect()
+}
+
+/// Variables that the entry of this name refers to and no other does.
+fn own_variables(cx: &Context, name: &str) -> Result<Vec<String>, Failure> {
+    let tree = tree(cx)?;
+    let Some(entry) = servers::find(&tree, name) else { return Ok(Vec::new()) };
+    let mut own = servers::variables(entry.node);
+    let others: Vec<String> = servers::all(&tree)
+        .into_iter()
+        .filter(|other| other.name != name)
+        .flat_map(|other| servers::variables(other.node))
+        .collect();
+    own.retain(|variable| !others.contains(variable));
+    Ok(own)
 }
 
 fn hint(draft: &Draft, tested: &pb::TestServerResponse) -> String {
@@ -192,7 +214,10 @@ async fn with_login(
     }
     drop(daemon::ensure(cx).await?);
     write(cx, draft, overwrite)?;
-    settle(cx, &draft.name).await?;
+    let settled = settle(cx, &draft.name).await?;
+    if settled.done() == Done::Badly {
+        return Err(Failure::refused(settled.text(&draft.name)));
+    }
     let login = LoginArgs { name: draft.name.clone(), no_browser: false, paste: false, redirect_url: None };
     let done = login::login(cx, &login).await.map_err(|failure| Failure::Refused {
         message: format!("{} is saved, but: {failure}", draft.name),
@@ -224,7 +249,7 @@ async fn finish(
         },
         || saved(cx, draft, &variables, &settled),
     )?;
-    Ok(Done::Well)
+    Ok(settled.done())
 }
 
 fn saved(cx: &Context, draft: &Draft, variables: &[&str], settled: &Settled) -> String {
@@ -245,6 +270,13 @@ fn write(cx: &Context, draft: &Draft, overwrite: Overwrite) -> Result<(), Failur
     if overwrite == Overwrite::No && servers::find(&file::read_tree(&config_file(cx))?, &draft.name).is_some()
     {
         return Err(exists(&draft.name));
+    }
+    let now = env_names(cx);
+    let is_new = |name: &String| now.contains(name) && !draft.seen.contains(name);
+    if draft.variables.iter().any(|variable| is_new(&variable.name)) {
+        return Err(Failure::refused(
+            ".env changed in the meantime; nothing was written, run the command again",
+        ));
     }
     if !draft.variables.is_empty() {
         dotenv::write(&lock, &env_file(cx), &draft.variables)?;

@@ -30,7 +30,7 @@ pub(in crate::commands) async fn switch(cx: &Context, name: &str, to: Switch) ->
             format!("{} is {already}{state}\n{}", text::plain(name), settled.text(name))
         },
     )?;
-    Ok(Done::Well)
+    Ok(settled.done())
 }
 
 /// After a test that went well: a disabled server may be wanted.

@@ -97,7 +97,7 @@ async fn write(cx: &Context, name: &str, tools: &Tools) -> Result<Done, Failure>
         || json!({"name": name, "changed": written.changed(), "reload": settled.json()}),
         || format!("clients see {word} of {}\n{}", text::plain(name), settled.text(name)),
     )?;
-    Ok(Done::Well)
+    Ok(settled.done())
 }
 
 /// `include` replaces whatever filter there was; other keys of `tools` stay.

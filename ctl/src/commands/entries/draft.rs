@@ -7,11 +7,7 @@ use crate::cli_mcp::{AddArgs, Auth, Transport};
 use crate::config_edit::Value;
 use crate::config_edit::dotenv::{self, Variable};
 use crate::failure::Failure;
-
-/// Shorter values are no secrets, whatever their name says.
-const SHORTEST: usize = 8;
-/// Words in the name of a variable or header that make its value a secret.
-const TELLING: [&str; 8] = ["key", "token", "secret", "pass", "auth", "cred", "cookie", "pat"];
+use hermes_proto::secrets::{is_known_key, name_says_secret, value_is_secret};
 
 /// An entry that is not written yet.
 pub(super) struct Draft {
@@ -23,6 +19,8 @@ pub(super) struct Draft {
     pub variables: Vec<Variable>,
     /// Names that `.env` has already, whose values belong to others.
     taken: Vec<String>,
+    /// All names of `.env` when this was begun.
+    pub seen: Vec<String>,
 }
 
 /// Where secrets come from that were not typed on the command line; gets what to ask for.
@@ -38,7 +36,8 @@ impl Draft {
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(usage("a server needs a name", "e.g. `hermesctl mcp add files ...`"));
         }
-        let mut draft = Self { name: name.to_owned(), entry: Vec::new(), variables: Vec::new(), taken };
+        let mut draft =
+            Self { name: name.to_owned(), entry: Vec::new(), variables: Vec::new(), taken, seen: Vec::new() };
         match &args.url {
             Some(url) => draft.remote(args, url, ask)?,
             None => draft.program(args, ask)?,
@@ -122,7 +121,11 @@ impl Draft {
     /// Adds a token as `Authorization: Bearer`.
     pub(super) fn set_token(&mut self, token: &str) {
         let header = Value::Text(self.bearer(token));
-        self.put("headers", Value::Map(vec![("Authorization".to_owned(), header)]));
+        let there = self.entry.iter().find(|(key, _)| key == "headers").map(|(_, value)| value.clone());
+        let mut headers = if let Some(Value::Map(headers)) = there { headers } else { Vec::new() };
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
+        headers.push(("Authorization".to_owned(), header));
+        self.put("headers", Value::Map(headers));
     }
 
     /// Sets a key; one that is there is replaced.
@@ -163,7 +166,14 @@ impl Draft {
 
     fn keep_as(&mut self, suffix: &str, value: &str) -> String {
         let name = dotenv::name_for(&self.name, suffix);
-        self.variable(name, value)
+        // A name that holds another secret already, of this entry or of others, is not taken from it.
+        let holds = |name: &String| {
+            self.taken.contains(name)
+                || self.variables.iter().any(|known| known.name == *name && known.value != value)
+        };
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !holds(name));
+        self.variable(free.unwrap_or(name), value)
     }
 
     /// Under its own name where that is free: people know it.
@@ -188,9 +198,8 @@ fn is_header(name: &str) -> bool {
 
 /// Whether a value belongs into `.env`; one that refers to a variable does so already.
 fn is_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let plain = value.len() >= SHORTEST && !value.contains("${") && !value.starts_with(['/', '~']);
-    plain && TELLING.iter().any(|word| name.contains(word))
+    let says = name_says_secret(name) || name.to_ascii_lowercase().contains("cookie");
+    !value.contains("${") && ((says && value_is_secret(value)) || is_known_key(value))
 }
 
 fn usage(message: &str, hint: &str) -> Failure {
@@ -285,6 +294,36 @@ mod tests {
             of(&[&url[..], &["--auth", "oauth", "--transport", "sse"]].concat(), "").0,
             "url: \"https://h/mcp\"\ntransport: sse\nauth: oauth\n"
         );
+    }
+
+    #[test]
+    fn no_secret_takes_the_place_of_another() {
+        let args = ["s", "--url", "https://h", "--header", "Api-Key: first-key-1", "--auth", "header"];
+        let (entry, variables) = of(&args, "the-token-2");
+        assert!(entry.contains("Api-Key: \"${MCP_S_API_KEY}\""), "{entry}");
+        assert!(entry.contains("Bearer ${MCP_S_API_KEY_2}"), "{entry}");
+        assert_eq!(variables.len(), 2);
+        let other = draft(
+            &["a.b", "--url", "https://h", "--auth", "header"],
+            &["MCP_A_B_API_KEY"],
+            "token-of-another",
+        );
+        assert_eq!(other.variables[0].name, "MCP_A_B_API_KEY_2");
+    }
+
+    #[test]
+    fn a_token_is_added_to_the_headers_that_are_there() {
+        let mut draft = draft(&["s", "--url", "https://h", "--header", "X-Org: acme"], &[], "");
+        draft.set_token("abcdefgh1");
+        let entry = draft.value().block();
+        assert!(entry.contains("X-Org: acme") && entry.contains("Bearer ${MCP_S_API_KEY}"), "{entry}");
+    }
+
+    #[test]
+    fn paths_and_settings_are_no_secrets_and_keys_are_by_their_looks() {
+        assert!(!is_secret("PYTHONPATH", "src/lib/of/mine"));
+        assert!(is_secret("GITHUB", "ghp_0123456789abcdef"));
+        assert!(is_secret("Cookie", "session=abcdef"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::settle::settle;
 use super::{config_file, env_file, tree};
 use crate::cli_mcp::RemoveArgs;
 use crate::commands::Context;
-use crate::config_edit::{Lock, Step, dotenv, file, servers};
+use crate::config_edit::{Lock, Node, Step, dotenv, file, servers};
 use crate::failure::{Done, Failure};
 use crate::render::text;
 use serde_json::json;
@@ -20,18 +20,21 @@ pub(in crate::commands) async fn remove(cx: &Context, args: &RemoveArgs) -> Resu
     if !args.yes && ask::is_possible(cx) && !ask::confirm(&question, Default::Yes)? {
         return Err(Failure::refused("nothing was written"));
     }
+    let plan = |tree: &Node| -> Result<Vec<Step>, Failure> {
+        let places = servers::places(tree, name);
+        if places.is_empty() {
+            Err(unknown(tree, name))
+        } else {
+            Ok(places.into_iter().map(Step::Remove).collect())
+        }
+    };
+    // A login is not ended for an entry that cannot be taken out.
+    file::try_edit(&config_file(cx), plan)?;
     // While the server is still configured: afterwards nobody knows where to revoke.
     let login = if entry.wants_login() { end_login(cx, name).await } else { Login::None };
     {
         let lock = Lock::take(&cx.home)?;
-        file::edit::<Failure>(&lock, &config_file(cx), |tree| {
-            let places = servers::places(tree, name);
-            if places.is_empty() {
-                Err(unknown(tree, name))
-            } else {
-                Ok(places.into_iter().map(Step::Remove).collect())
-            }
-        })?;
+        file::edit(&lock, &config_file(cx), plan)?;
     }
     let settled = settle(cx, name).await?;
     let left = left_variables(cx, &servers::variables(entry.node))?;
@@ -46,7 +49,7 @@ pub(in crate::commands) async fn remove(cx: &Context, args: &RemoveArgs) -> Resu
             out
         },
     )?;
-    Ok(Done::Well)
+    Ok(settled.done())
 }
 
 /// What became of the login.

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::commands::servers;
-use crate::failure::Failure;
+use crate::failure::{Done, Failure};
 use crate::render::{findings, json, text};
 use hermes_proto::control as pb;
 use serde_json::{Value, json};
@@ -38,6 +38,14 @@ pub(super) async fn settle(cx: &Context, name: &str) -> Result<Settled, Failure>
 }
 
 impl Settled {
+    /// Whether it is in force, or will be with the next daemon.
+    pub(super) fn done(&self) -> Done {
+        match self {
+            Self::Read { reload, .. } if !reload.applied => Done::Badly,
+            Self::Read { .. } | Self::NotRunning => Done::Well,
+        }
+    }
+
     /// One or two lines for a person.
     pub(super) fn text(&self, name: &str) -> String {
         let Self::Read { reload, server } = self else {

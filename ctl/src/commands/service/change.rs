@@ -88,7 +88,8 @@ pub(super) async fn install(cx: &Context, place: &Place, dry_run: bool) -> Resul
         report.add(line, json!({ "do": "write", "path": file.path, "was": word }));
     }
     let before = if dry_run { None } else { outside(cx, place).await };
-    let runs = place.manager.state().pid.is_some();
+    let old = place.manager.state().pid;
+    let runs = old.is_some();
     carry_out(&mut report, &place.manager.listen(changed), dry_run)?;
     if let Some(pid) = outside_pid(cx, place) {
         if !dry_run {
@@ -99,7 +100,7 @@ pub(super) async fn install(cx: &Context, place: &Place, dry_run: bool) -> Resul
     }
     let agent = files[0].path.display().to_string();
     carry_out(&mut report, &place.manager.start(&agent, changed, runs), dry_run)?;
-    let pid = if dry_run { None } else { Some(settled(cx, place).await?) };
+    let pid = if dry_run { None } else { Some(settled(cx, place, old.filter(|_| changed)).await?) };
     cx.print(
         || json!({ "dry_run": dry_run, "steps": report.steps, "pid": pid }),
         || {
@@ -124,6 +125,13 @@ pub(super) fn uninstall(cx: &Context, place: &Place, dry_run: bool) -> Result<Do
             place.manager.answers()?;
         }
         carry_out(&mut report, &place.manager.end(), dry_run)?;
+        // Its files are what ends it, so they stay as long as it runs.
+        if let Some(pid) = place.manager.state().pid.filter(|_| !dry_run) {
+            return Err(Failure::Refused {
+                message: format!("the service manager did not end hermesd (pid {pid}); its files stay"),
+                hint: "`hermesctl service logs` shows what it does; try again when it is done".to_owned(),
+            });
+        }
         for path in there {
             if !dry_run {
                 fs::remove_file(path)
@@ -220,12 +228,14 @@ async fn make_room(cx: &Context, before: Option<Client>, pid: u32) {
     }
 }
 
-/// Waits until the service's own daemon answers: its pid. Others of this home make room.
-async fn settled(cx: &Context, place: &Place) -> Result<u32, Failure> {
+/// Waits until the service's own daemon answers: its pid. Others of this home make room; `old` is the one whose
+/// restart is under way, which may still answer.
+async fn settled(cx: &Context, place: &Place, old: Option<u32>) -> Result<u32, Failure> {
     let end = Instant::now() + WITHIN;
     loop {
         if let Ok(Ok(mut client)) = tokio::time::timeout(Duration::from_secs(5), cx.client()).await
             && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_secs(5), client.status()).await
+            && Some(status.pid) != old
         {
             let state = place.manager.state();
             if state.pid == Some(status.pid) {
