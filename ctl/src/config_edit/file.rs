@@ -160,7 +160,7 @@ pub fn edit<E: From<FileError>>(
     edit_as(lock, path, Privacy::Kept, plan)
 }
 
-/// As [`edit`]; `privacy` says who may read the file then.
+/// As [`edit()`]; `privacy` says who may read the file then.
 ///
 /// # Errors
 /// As there.
@@ -173,7 +173,7 @@ pub fn edit_as<E: From<FileError>>(
     rewrite(lock, path, privacy, |before| Ok(edited(path, before, &mut plan)?.into_bytes()))
 }
 
-/// Whether [`edit`] would go through now; nothing is written. For what must not be done before an edit that
+/// Whether [`edit()`] would go through now; nothing is written. For what must not be done before an edit that
 /// is refused.
 ///
 /// # Errors
